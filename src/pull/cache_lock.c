@@ -4,8 +4,8 @@
  * <cache>/.locks/models--owner--name/<hash>.lock.
  *
  * The file is never removed. If another program removed it between open and flock, the lock would
- * protect nothing, so it is taken again. Without a lock a pull still ends with the right file: the
- * rename decides.
+ * protect nothing, so it is taken again. Without locks each process
+ * has its own part file, which it removes at its end: nothing is resumed, and the last rename wins.
  */
 #include "pull/pull_int.h"
 
@@ -14,6 +14,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,6 +49,23 @@ static bool lock_was_removed(int fd)
     return fstat(fd, &st) != 0 || st.st_nlink == 0;
 }
 
+/* Locks do not work; errno says why. */
+static mote_status lock_missing(pull *p)
+{
+    char text[200];
+    uint32_t number = (uint32_t)getpid();
+    if (p->own[0] != '\0')
+        return MOTE_OK;
+    snprintf(
+        text, sizeof text,
+        "the cache cannot be locked (%s); this pull has its own part files and resumes nothing",
+        strerror(errno));
+    event_warning(text);
+    os_random(&number, sizeof number);
+    snprintf(p->own, sizeof p->own, "-%08x", (unsigned)number);
+    return MOTE_OK;
+}
+
 mote_status cache_lock(pull *p, const char *hash, int *fd, mote_error *err)
 {
     char path[PULL_PATH_BYTES];
@@ -57,18 +76,18 @@ mote_status cache_lock(pull *p, const char *hash, int *fd, mote_error *err)
         return pull_fail(p, PULL_NOT_WRITABLE, err, "the path of the cache is too long");
     for (;;) {
         TRY(pull_check_signal(p, err));
-        if (*fd < 0 && (*fd = lock_open(path)) < 0) {
-            event_warning("the lock file of the cache cannot be used; continuing without it");
-            return MOTE_OK;
-        }
+        if (*fd < 0 && (*fd = lock_open(path)) < 0)
+            return lock_missing(p);
         const int locked = lock_try(*fd);
         if (locked == 1 && !lock_was_removed(*fd))
             return MOTE_OK;
         if (locked != 0) {
+            const int error = errno;
             close(*fd);
             *fd = -1;
+            errno = error;
             if (locked < 0)
-                return MOTE_OK;
+                return lock_missing(p);
             continue;
         }
         if (!noticed && os_now() - started > notice_after) {

@@ -164,9 +164,13 @@ void cache_begin(pull *p)
         cache_make_directories(p, locks, &ignored); /* without it the pull works too */
 }
 
+static void remove_part(const pull *p, const char *hash);
+
 void cache_end(pull *p)
 {
     char path[PULL_PATH_BYTES];
+    for (size_t i = 0; p->own[0] != '\0' && i < p->n_files; i++)
+        remove_part(p, p->files[i].hash);
     if (p->repo_made && p->repo_fd >= 0 && cache_hold(p->repo_fd, true)) {
         if (cache_path(p, path, "/blobs"))
             rmdir(path);
@@ -323,9 +327,9 @@ mote_status cache_check_space(pull *p, uint64_t *free_bytes, mote_error *err)
 static void remove_part(const pull *p, const char *hash)
 {
     char path[PULL_PATH_BYTES];
-    if (cache_path(p, path, "/blobs/%s.mote-part", hash))
+    if (cache_path(p, path, "/blobs/%s%s.mote-part", hash, p->own))
         unlink(path);
-    if (cache_path(p, path, "/blobs/%s.mote-ranges", hash))
+    if (cache_path(p, path, "/blobs/%s%s.mote-ranges", hash, p->own))
         unlink(path);
 }
 
@@ -385,9 +389,9 @@ mote_status cache_publish(pull *p, pull_file *f, int fd, mote_error *err)
 {
     char part[PULL_PATH_BYTES], blob[PULL_PATH_BYTES], record[PULL_PATH_BYTES];
     struct stat st;
-    if (!cache_path(p, part, "/blobs/%s.mote-part", f->hash) ||
+    if (!cache_path(p, part, "/blobs/%s%s.mote-part", f->hash, p->own) ||
         !cache_path(p, blob, "/blobs/%s", f->hash) ||
-        !cache_path(p, record, "/blobs/%s.mote-ranges", f->hash))
+        !cache_path(p, record, "/blobs/%s%s.mote-ranges", f->hash, p->own))
         return path_too_long(p, err);
     TRY(check_magic(p, f, fd, err));
     if (fsync(fd) != 0 || fchmod(fd, 0666 & ~(mode_t)p->umask) != 0)
@@ -467,7 +471,7 @@ static bool copy_entry(const char *from, const char *to)
 static mote_status copy_into_place(pull *p, const char *from, const char *path, mote_error *err)
 {
     char local[PULL_PATH_BYTES];
-    if (snprintf(local, sizeof local, "%s.mote-new", path) >= (int)sizeof local)
+    if (snprintf(local, sizeof local, "%s%s.mote-new", path, p->own) >= (int)sizeof local)
         return path_too_long(p, err);
     if (copy_entry(from, local) && rename(local, path) == 0)
         return MOTE_OK;
@@ -526,7 +530,7 @@ static mote_status link_file(pull *p, pull_file *f, mote_error *err)
     if (is_linked(p, f))
         return MOTE_OK;
     if (!cache_snapshot_path(p, f->path, path) ||
-        !cache_path(p, temporary, "/blobs/%s.mote-link", f->hash))
+        !cache_path(p, temporary, "/blobs/%s%s.mote-link", f->hash, p->own))
         return path_too_long(p, err);
     link_target(f, target, sizeof target);
     snprintf(directory, sizeof directory, "%s", path);
@@ -597,7 +601,7 @@ static mote_status write_ref(pull *p, mote_error *err)
 {
     char path[PULL_PATH_BYTES], directory[PULL_PATH_BYTES], temporary[PULL_PATH_BYTES];
     if (!cache_path(p, path, "/refs/%s", p->request.revision) ||
-        !cache_path(p, temporary, "/blobs/%s.mote-ref", p->commit))
+        !cache_path(p, temporary, "/blobs/%s%s.mote-ref", p->commit, p->own))
         return path_too_long(p, err);
     if (ref_is_right(p))
         return MOTE_OK;

@@ -564,8 +564,8 @@ static mote_status open_part(download *d, mote_error *err)
 {
     char part[PULL_PATH_BYTES], record[PULL_PATH_BYTES];
     struct stat st;
-    if (!cache_path(d->p, part, "/blobs/%s.mote-part", d->meta->hash) ||
-        !cache_path(d->p, record, "/blobs/%s.mote-ranges", d->meta->hash))
+    if (!cache_path(d->p, part, "/blobs/%s%s.mote-part", d->meta->hash, d->p->own) ||
+        !cache_path(d->p, record, "/blobs/%s%s.mote-ranges", d->meta->hash, d->p->own))
         return pull_fail(d->p, PULL_NOT_WRITABLE, err, "the path of the cache is too long");
     d->fd = open(part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (d->fd < 0 || fstat(d->fd, &st) != 0)

@@ -183,7 +183,7 @@ static mote_status copy_locked(pull *p, pull_file *f, const char *source, mote_e
     TRY(cache_find(p, f, err));
     if (f->installed)
         return MOTE_OK;
-    if (!cache_path(p, part, "/blobs/%s.mote-part", f->hash))
+    if (!cache_path(p, part, "/blobs/%s%s.mote-part", f->hash, p->own))
         return pull_fail(p, PULL_NOT_WRITABLE, err, "the path of the cache is too long");
     unlink(part);
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -167,11 +167,19 @@ static int http_on_progress(void *with, curl_off_t a, curl_off_t b, curl_off_t c
     return pull_signal != 0;
 }
 
+/* Seconds for a connection, and seconds without data that end one. */
+static void http_set_timeout(CURL *easy, double seconds)
+{
+    const long timeout = (long)(seconds * 1000);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, timeout > 0 ? timeout : 1L);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES_PER_SECOND);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, timeout >= 1000 ? timeout / 1000 : 1L);
+}
+
 void http_prepare(http_target *target, CURL *easy, const hub_url *url, bool token)
 {
     pull *p = target->p;
     const pull_request *r = &p->request;
-    const long timeout = (long)(r->timeout * 1000);
     target->endpoint = hub_url_same_origin(url, &p->endpoint);
     target->refused = false;
     curl_easy_setopt(easy, CURLOPT_URL, url->text);
@@ -194,9 +202,7 @@ void http_prepare(http_target *target, CURL *easy, const hub_url *url, bool toke
     curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, timeout > 0 ? timeout : 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES_PER_SECOND);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, timeout >= 1000 ? timeout / 1000 : 1L);
+    http_set_timeout(easy, r->timeout);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, http_open_socket);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, target);
     curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, http_on_progress);
@@ -368,6 +374,8 @@ static CURLcode request_perform(http_target *target, const hub_url *url, bool to
     curl_easy_reset(easy); /* keeps connections */
     http_prepare(target, easy, url, token);
     curl_easy_setopt(easy, CURLOPT_NOBODY, sink->body_max == 0 ? 1L : 0L);
+    if (sink->body_max == 0)
+        http_set_timeout(easy, target->p->request.etag_timeout);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, detail);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, request_on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, sink);

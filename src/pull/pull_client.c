@@ -160,6 +160,21 @@ static void settings_proxy(pull_request *r)
         r->no_proxy = env_first(exceptions, sizeof exceptions / sizeof *exceptions);
 }
 
+/* Whole seconds, as huggingface_hub reads them; 0 is the default. More than an hour is an hour. */
+static mote_status settings_seconds(double *out, const char *name, mote_error *err)
+{
+    char *end;
+    const char *text = env(name);
+    if (*out > 0 || text == NULL)
+        return MOTE_OK;
+    const long seconds = strtol(text, &end, 10);
+    if (end == text || end[strspn(end, " \t\r\n")] != '\0' || seconds < 0)
+        return err_set(err, MOTE_E_FORMAT, "%s is '%.60s'; it must be a whole number of seconds",
+                       name, text);
+    *out = seconds < 3600 ? (double)seconds : 3600;
+    return MOTE_OK;
+}
+
 mote_status pull_settings_read(pull_settings *s, pull_request *r, mote_error *err)
 {
     *s = (pull_settings){.token = ""};
@@ -182,10 +197,8 @@ mote_status pull_settings_read(pull_settings *s, pull_request *r, mote_error *er
         r->ca_file = env("SSL_CERT_FILE");
     if (r->ca_dir == NULL)
         r->ca_dir = env("SSL_CERT_DIR");
-    if (r->timeout <= 0 && env("HF_HUB_DOWNLOAD_TIMEOUT") != NULL) {
-        const double seconds = strtod(env("HF_HUB_DOWNLOAD_TIMEOUT"), NULL);
-        r->timeout = seconds >= 1 && seconds <= 3600 ? seconds : 0;
-    }
+    TRY(settings_seconds(&r->timeout, "HF_HUB_DOWNLOAD_TIMEOUT", err));
+    TRY(settings_seconds(&r->etag_timeout, "HF_HUB_ETAG_TIMEOUT", err));
     if (r->retry_wait <= 0 && env("MOTE_PULL_RETRY_WAIT") != NULL) {
         const double seconds = strtod(env("MOTE_PULL_RETRY_WAIT"), NULL);
         r->retry_wait = seconds > 0 && seconds <= 60 ? seconds : 0;

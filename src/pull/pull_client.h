@@ -27,7 +27,8 @@ typedef struct pull_settings {
 const char *pull_offline(void);
 
 /* Sets cache, state, endpoint, token and the hub it is for, proxies, certificates and timeout from the environment, as
- * huggingface_hub reads it. Fields that are already set stay. MOTE_E_ARG: no cache directory, or a
+ * huggingface_hub reads it. Fields that are already set stay. MOTE_E_FORMAT: a variable with a
+ * value that is not valid. MOTE_E_ARG: no cache directory, or a
  * token file that cannot be read. `settings` must outlive the request. */
 mote_status pull_settings_read(pull_settings *settings, pull_request *r, mote_error *err);
 

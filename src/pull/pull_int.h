@@ -48,6 +48,8 @@ typedef struct pull {
     uint64_t done_before; /* bytes of the files before the current one */
     uint64_t total;       /* bytes of all files */
     uint64_t downloaded;  /* bytes received in this run */
+    char own[16]; /* in the names of temporary files if locks do not work, so that no other process
+                     has the same; "" with locks */
     unsigned umask;
     bool cache_ready; /* the directories exist */
     int repo_fd;      /* the directory of the repository, with a shared flock; -1: none */
@@ -228,7 +230,8 @@ mote_status cache_prepare(pull *p, mote_error *err);
 mote_status cache_find(pull *p, pull_file *f, mote_error *err);
 /* Checks that the missing bytes fit on the disk. */
 mote_status cache_check_space(pull *p, uint64_t *free_bytes, mote_error *err);
-/* Locks a blob as huggingface_hub does; waits. *fd: -1 if the file system has no locks. */
+/* Locks a blob as huggingface_hub does; waits. *fd: -1 if locks do not work; then
+ * p->own is set. */
 mote_status cache_lock(pull *p, const char *hash, int *fd, mote_error *err);
 /* The same without waiting; -1: held by another process. */
 int cache_lock_try(const pull *p, const char *hash);

@@ -36,6 +36,7 @@ static const struct request_field {
     {"ca_dir", FIELD_TEXT, offsetof(pull_request, ca_dir), 0},
     {"jobs", FIELD_COUNT, offsetof(pull_request, jobs), PULL_JOBS_MAX},
     {"limit_rate", FIELD_COUNT, offsetof(pull_request, limit_rate), 1e15},
+    {"etag_timeout", FIELD_SECONDS, offsetof(pull_request, etag_timeout), 3600},
     {"timeout", FIELD_SECONDS, offsetof(pull_request, timeout), 3600},
     {"retry_wait", FIELD_SECONDS, offsetof(pull_request, retry_wait), 60},
     {"dry_run", FIELD_SWITCH, offsetof(pull_request, dry_run), 0},
@@ -145,6 +146,7 @@ mote_status pull_request_read_settings(pull_request *r, const json_node *root, m
     if (r->endpoint == NULL || r->endpoint[0] == '\0')
         r->endpoint = PULL_ENDPOINT;
     r->jobs = r->jobs > 0 ? r->jobs : PULL_JOBS;
+    r->etag_timeout = r->etag_timeout > 0 ? r->etag_timeout : 10;
     r->timeout = r->timeout > 0 ? r->timeout : 10;
     r->retry_wait = r->retry_wait > 0 ? r->retry_wait : 1;
     return MOTE_OK;

@@ -41,6 +41,7 @@ typedef struct pull_request {
     const char *ca_file, *ca_dir; /* as in SSL_CERT_FILE and SSL_CERT_DIR */
     uint64_t jobs;                /* parallel connections, 1 to PULL_JOBS_MAX; 0: PULL_JOBS */
     uint64_t limit_rate;          /* bytes per second, 0: no limit */
+    double etag_timeout;          /* the same for the metadata of a file; 0: 10 */
     double timeout;               /* seconds without data that end a connection; 0: 10 */
     double retry_wait;            /* seconds before the first retry; it doubles. 0: 1 */
     bool dry_run;                 /* only the plan */

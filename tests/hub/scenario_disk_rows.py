@@ -12,8 +12,9 @@ import signal
 import stat
 import struct
 import subprocess
+import threading
 
-from hub_rig import MIB, cache_of, equal, sha256_of, until
+from hub_rig import MIB, PATIENCE, cache_of, equal, sha256_of, until
 from scenarios import LARGE, OTHER, SMALL, Skip, cut, flipped, replaced, row, status
 
 ONE = {"a.gguf": LARGE}
@@ -198,7 +199,7 @@ def lock_file_of_a_dead_process(s):
     write(lock_path(s), b"4711")
 
 
-@row(52, 0, "the lock file of the cache cannot be used; continuing without it")
+@row(52, 0, "the cache cannot be locked .*own part files")
 def lock_file_is_a_link(s):
     os.makedirs(os.path.dirname(lock_path(s)))
     victim = os.path.join(s.home, "victim")
@@ -208,9 +209,31 @@ def lock_file_is_a_link(s):
     equal(read(victim), b"text")
 
 
-@row(52, 0, "the lock file of the cache cannot be used; continuing without it")
+@row(52, 0, "the cache cannot be locked .*own part files")
 def lock_file_is_a_directory(s):
     os.makedirs(lock_path(s))
+
+
+@row(52, 0, files=ONE)
+def two_pulls_without_locks(s):
+    """No lock file can be made. Both pulls download, each into its own part file."""
+    os.makedirs(os.path.dirname(os.path.dirname(lock_path(s))))
+    write(os.path.dirname(lock_path(s)), b"")
+    both = threading.Barrier(2)
+
+    def together(request, answer):
+        if request.headers.get("range", "").startswith("bytes=0-"):
+            both.wait(PATIENCE)
+        return answer
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", together)
+    s.flags += ["--jobs", "1"]
+    other = s.start()
+    yield
+    out, err = other.communicate()
+    equal((other.returncode, err), (0, err))
+    assert "own part files" in out and "own part files" in s.result.out, out
+    check_no_temporary_files(s)
 
 
 # Files that are in the way

@@ -72,6 +72,43 @@ def host_without_an_address(s):
     s.env["HF_ENDPOINT"] = "https://none.example"
 
 
+@row(36, 0)
+def rate_in_bytes(s):
+    """A rate without a suffix is bytes per second, as for curl."""
+    s.flags += ["--limit-rate", "500000"]
+
+
+@row(36, 2, "bytes per second .*at least 1000, got '999'")
+def rate_too_small(s):
+    s.flags = ["--limit-rate", "999"]
+
+
+@row(37, 5, "does not answer")
+def timeout_of_the_metadata(s):
+    """HF_HUB_ETAG_TIMEOUT counts for the metadata of a file, HF_HUB_DOWNLOAD_TIMEOUT for all else."""
+    s.env.update(HF_HUB_DOWNLOAD_TIMEOUT="600", HF_HUB_ETAG_TIMEOUT=" 1 ")
+    s.use("raw_hub")
+    s.hook("resolve", lambda request, answer: s.hub.raw_hub.closing.wait(600) and request.close())
+
+
+def bad_timeout(variable, value):
+    def check(s):
+        s.env[variable] = value
+        s.flags.remove("--json")
+    check.__name__ = "bad_" + variable.lower()
+    row(37, 2, variable, "whole number of seconds")(check)
+
+
+bad_timeout("HF_HUB_DOWNLOAD_TIMEOUT", "1.5")
+bad_timeout("HF_HUB_ETAG_TIMEOUT", "soon")
+
+
+@row(37, 0)
+def timeout_of_zero(s):
+    """As for huggingface_hub: the default."""
+    s.env.update(HF_HUB_DOWNLOAD_TIMEOUT="0", HF_HUB_ETAG_TIMEOUT="0")
+
+
 def closed_port(s):
     """A port that refuses connections: bound, so no other process gets it, and not listening."""
     taken = socket.socket()

@@ -216,6 +216,11 @@ static mote_status flag_bad_size(const cli_flag *flag, const char *source, const
                                  mote_error *err)
 {
     char least[TEXT_NUMBER_BYTES], most[TEXT_NUMBER_BYTES];
+    if (flag->kind == FLAG_RATE)
+        return err_set(err, MOTE_E_ARG,
+                       "%s must be bytes per second such as 500000, 500k or 5M, at least %.0f, got "
+                       "'%.60s'",
+                       source, flag->min, text);
     return err_set(err, MOTE_E_ARG, "%s must be a size such as 8GB or 500MB, %s to %s, got '%.60s'",
                    source, text_bytes(least, (uint64_t)flag->min),
                    text_bytes(most, (uint64_t)flag->max), text);
@@ -280,7 +285,7 @@ static bool flag_read_number(const cli_flag *flag, const char *text, double *out
 static bool flag_read_size(const cli_flag *flag, const char *text, uint64_t *out)
 {
     double bytes;
-    if (!str_size(text, 1e9, &bytes) || !flag_in_range(flag, bytes))
+    if (!str_size(text, flag->kind == FLAG_RATE ? 1 : 1e9, &bytes) || !flag_in_range(flag, bytes))
         return false;
     *out = (uint64_t)bytes;
     return true;
@@ -361,6 +366,7 @@ static mote_status target_set(flag_target t, const char *source, const char *tex
             return flag_out_of_range(t.flag, source, text, err);
         return MOTE_OK;
     case FLAG_SIZE:
+    case FLAG_RATE:
         if (!flag_read_size(t.flag, text, t.value))
             return flag_bad_size(t.flag, source, text, err);
         return MOTE_OK;

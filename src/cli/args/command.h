@@ -21,6 +21,7 @@ typedef enum flag_kind {
     FLAG_COUNT,  /* uint64_t */
     FLAG_NUMBER, /* double */
     FLAG_SIZE,   /* uint64_t: bytes; a number without a unit is GB */
+    FLAG_RATE,   /* uint64_t: bytes per second; a number without a unit is bytes */
     FLAG_TEXT,   /* const char *, NULL when absent */
     FLAG_CHOICE, /* uint64_t: index into the words of `value`, from 0 */
     FLAG_LIST    /* flag_list: repeatable */

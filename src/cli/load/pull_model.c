@@ -207,7 +207,10 @@ static int request_of_options(pull_request *r, const pull_options *o, pull_setti
             return msg_fail(CLI_REFUSED, "token_refused", "%s", err.text);
         r->token = token;
     }
-    if (pull_settings_read(settings, r, &err) != MOTE_OK)
+    const mote_status status = pull_settings_read(settings, r, &err);
+    if (status == MOTE_E_FORMAT)
+        return msg_usage("%s", err.text);
+    if (status != MOTE_OK)
         return msg_fail(CLI_REFUSED, "token_refused", "%s", err.text);
     const char *offline = pull_offline();
     if (offline != NULL && r->from == NULL)

@@ -82,7 +82,10 @@ static int pull_start_spawner(serve_pull *p)
 {
     mote_error err;
     pull_request r = {.repo = NULL};
-    if (pull_settings_read(&p->settings, &r, &err) != MOTE_OK)
+    const mote_status status = pull_settings_read(&p->settings, &r, &err);
+    if (status == MOTE_E_FORMAT)
+        return msg_usage("%s", err.text);
+    if (status != MOTE_OK)
         return msg_fail(CLI_REFUSED, "token_refused", "%s", err.text);
     if (!serve_make_directories(r.cache))
         return msg_fail(CLI_NOT_WRITABLE, "not_writable", "cannot create %s: %s", r.cache,
