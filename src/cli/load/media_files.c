@@ -19,7 +19,7 @@
 
 /* ---- files of a video: one file, a directory of frames, or a pattern ---- */
 
-enum { PATTERN_BYTES = 8192 };
+enum { PATTERN_BYTES = 8192, SUFFIX_BYTES = 8 };
 
 /* The bytes of all files, concatenated. */
 typedef struct video_files {
@@ -41,19 +41,24 @@ static bool path_exists(const char *path, bool *directory)
     return exists;
 }
 
-/* The pattern of all images in a directory; special characters of its name are escaped. */
-static bool frames_pattern(const char *directory, char *out)
+/* Braces in a pattern are an extension of glibc and the BSDs. */
+#ifndef GLOB_BRACE
+#define GLOB_BRACE 0
+#endif
+
+/* The pattern of all files with a suffix in a directory; special characters of its name are escaped.
+ */
+static bool frames_pattern(const char *directory, const char *suffix, char *out)
 {
-    static const char images[] = "/*.{jpg,jpeg,png,webp,gif,JPG,JPEG,PNG,WEBP,GIF}";
     size_t n = 0;
     for (const char *p = directory; *p != '\0'; p++) {
-        if (n + sizeof images + 2 > PATTERN_BYTES)
+        if (n + SUFFIX_BYTES + 2 > PATTERN_BYTES)
             return false;
         if (strchr("*?[]{}\\,~", *p) != NULL)
             out[n++] = '\\';
         out[n++] = *p;
     }
-    memcpy(out + n, images, sizeof images);
+    snprintf(out + n, PATTERN_BYTES - n, "/*.%s", suffix);
     return true;
 }
 
@@ -74,29 +79,50 @@ static int frames_read(video_files *out, glob_t *found)
     return CLI_DONE;
 }
 
-static int frames_read_pattern(video_files *out, const char *pattern, const char *path)
+/* Reads and frees what was found. */
+static int frames_read_found(video_files *out, glob_t *found, const char *path)
 {
-    glob_t found;
-    if (glob(pattern, GLOB_BRACE, NULL, &found) != 0)
-        return msg_fail(CLI_FAILED, "not_found", "no images in %s", path);
-    const int code = frames_read(out, &found);
-    globfree(&found);
+    const int code = found->gl_pathc > 0
+                         ? frames_read(out, found)
+                         : msg_fail(CLI_FAILED, "not_found", "no images in %s", path);
+    globfree(found);
     return code;
+}
+
+static int frames_read_pattern(video_files *out, const char *pattern)
+{
+    glob_t found = {0};
+    glob(pattern, GLOB_APPEND | GLOB_BRACE, NULL, &found);
+    return frames_read_found(out, &found, pattern);
+}
+
+static int frames_read_directory(video_files *out, const char *path)
+{
+    static const char *const suffixes[] = {"jpg", "jpeg", "png", "webp", "gif",
+                                           "JPG", "JPEG", "PNG", "WEBP", "GIF"};
+    char pattern[PATTERN_BYTES];
+    glob_t found = {0};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        if (!frames_pattern(path, suffixes[i], pattern)) {
+            globfree(&found);
+            return msg_usage("directory name too long: %.200s", path);
+        }
+        glob(pattern, GLOB_APPEND, NULL, &found);
+    }
+    return frames_read_found(out, &found, path);
 }
 
 /* `path` is a video file, a directory of frames, or a pattern of frame files. Free `out` also after
  * an error. */
 static int video_files_read(video_files *out, const char *path)
 {
-    char pattern[PATTERN_BYTES];
     bool directory;
     const bool exists = path_exists(path, &directory);
     *out = (video_files){0};
     if (directory)
-        return frames_pattern(path, pattern) ? frames_read_pattern(out, pattern, path)
-                                             : msg_usage("directory name too long: %.200s", path);
+        return frames_read_directory(out, path);
     if (strpbrk(path, "*?[") != NULL && !exists)
-        return frames_read_pattern(out, path, path);
+        return frames_read_pattern(out, path);
     return input_read(&out->bytes, path);
 }
 

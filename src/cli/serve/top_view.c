@@ -58,9 +58,10 @@ static void page_line(top_page *p, const char *format, ...)
 static void page_bar(char bar[3 * BAR + 1], uint64_t used, uint64_t total, bool utf8)
 {
     const unsigned full = total > 0 ? (unsigned)((double)used / (double)total * BAR + 0.5) : 0;
-    bar[0] = '\0';
+    int n = 0;
     for (unsigned i = 0; i < BAR; i++)
-        strncat(bar, i < full ? (utf8 ? "\xE2\x96\x88" : "#") : (utf8 ? "\xE2\x96\x91" : "-"), 3);
+        n += snprintf(bar + n, 3 * BAR + 1 - (size_t)n, "%s",
+                      i < full ? (utf8 ? "\xE2\x96\x88" : "#") : (utf8 ? "\xE2\x96\x91" : "-"));
 }
 
 /* ---- the upper part ---- */

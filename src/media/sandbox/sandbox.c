@@ -25,13 +25,13 @@
 #include <seccomp.h>
 #endif
 
-static void set_limits_of(__rlimit_resource_t what, rlim_t soft, rlim_t hard)
+static void set_limits_of(int what, rlim_t soft, rlim_t hard)
 {
     const struct rlimit limit = {soft, hard};
     setrlimit(what, &limit);
 }
 
-static void set_limit(__rlimit_resource_t what, rlim_t most)
+static void set_limit(int what, rlim_t most)
 {
     set_limits_of(what, most, most);
 }
