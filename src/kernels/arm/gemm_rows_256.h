@@ -86,17 +86,24 @@ typedef struct sums_256 {
     int32x4_t isum[4], msum[4];
 } sums_256;
 
-ALWAYS_INLINE void one_superblock(const format_256 *f, const uint8_t *block, const kern_act *x,
-                                  size_t b, const int lane, sums_256 *s)
+/* The activations of the token from one superblock on. */
+typedef struct token_256 {
+    const int8_t *q;
+    const float *d;
+    const int16_t *sum;
+} token_256;
+
+ALWAYS_INLINE void one_superblock(const format_256 *f, const uint8_t *block, const token_256 *x,
+                                  const int i, sums_256 *s)
 {
     int8x16_t q[16];
     head_256 head;
     f->head(block, &head);
     f->codes(block, q);
     const steps_256 steps = scale_steps(f, &head);
-    s->isum[lane] = sum_codes(f, q, &steps, x->q + b * QUANT_SUPERBLOCK);
+    s->isum[i] = sum_codes(f, q, &steps, x->q + i * QUANT_SUPERBLOCK);
     if (f->has_min)
-        s->msum[lane] = sum_minima(f, &head, x->sum + b * N_SUMS);
+        s->msum[i] = sum_minima(f, &head, x->sum + i * N_SUMS);
 }
 
 /* Four steps of the chain of a row. */
@@ -124,16 +131,16 @@ ALWAYS_INLINE float one_chain_4(const format_256 *f, const uint8_t *block, const
 }
 
 /* One step of the chain of a row. */
-ALWAYS_INLINE float one_chain(const format_256 *f, const uint8_t *block, const kern_act *x,
-                              size_t b, float acc)
+ALWAYS_INLINE float one_chain(const format_256 *f, const uint8_t *block, const token_256 *x,
+                              float acc)
 {
     sums_256 s;
-    one_superblock(f, block, x, b, 0, &s);
+    one_superblock(f, block, x, 0, &s);
     const float32x4_t isum = sum_to_float(vdupq_n_s32(vaddvq_s32(s.isum[0])), f->fraction);
     acc =
-        fmaf(vgetq_lane_f32(load_half(block + f->d_at), 0) * x->d[b], vgetq_lane_f32(isum, 0), acc);
+        fmaf(vgetq_lane_f32(load_half(block + f->d_at), 0) * x->d[0], vgetq_lane_f32(isum, 0), acc);
     if (f->has_min)
-        acc = fmaf(-(vgetq_lane_f32(load_half(block + f->dmin_at), 0) * x->d[b]),
+        acc = fmaf(-(vgetq_lane_f32(load_half(block + f->dmin_at), 0) * x->d[0]),
                    (float)vaddvq_s32(s.msum[0]), acc);
     return acc;
 }
@@ -141,19 +148,23 @@ ALWAYS_INLINE float one_chain(const format_256 *f, const uint8_t *block, const k
 ALWAYS_INLINE void rows_256_one(const kern_gemm_args *a, const format_256 *f)
 {
     const size_t blocks = a->x->cols / QUANT_SUPERBLOCK;
+    const token_256 first = {a->x->q, a->x->d, a->x->sum};
     for (size_t r = 0; r < a->rows; r++) {
         const uint8_t *block = (const uint8_t *)a->w + r * a->row_bytes;
+        token_256 x = first;
         float acc = 0.0f;
-        size_t b = 0;
-        for (; b + 4 <= blocks; b += 4) {
+        size_t left = blocks;
+        for (; left >= 4; left -= 4, block += 4 * f->bytes) {
             sums_256 s;
             EACH(i, 4)
-            one_superblock(f, block + (size_t)i * f->bytes, a->x, b + (size_t)i, i, &s);
-            acc = one_chain_4(f, block, a->x->d + b, &s, acc);
-            block += 4 * f->bytes;
+            one_superblock(f, block + (size_t)i * f->bytes, &x, i, &s);
+            acc = one_chain_4(f, block, x.d, &s, acc);
+            x = (token_256){x.q + 4 * QUANT_SUPERBLOCK, x.d + 4, x.sum + 4 * N_SUMS};
         }
-        for (; b < blocks; b++, block += f->bytes)
-            acc = one_chain(f, block, a->x, b, acc);
+        for (; left > 0; left--, block += f->bytes) {
+            acc = one_chain(f, block, &x, acc);
+            x = (token_256){x.q + QUANT_SUPERBLOCK, x.d + 1, x.sum + N_SUMS};
+        }
         a->y[r] = acc;
     }
 }

@@ -24,24 +24,31 @@ ALWAYS_INLINE int32x4_t sum_block(const format_32 *f, const int8x16_t q[2], cons
 
 /* ---- one token ---- */
 
+/* The activations of the token from one block on. */
+typedef struct token_32 {
+    const int8_t *q;
+    const float *d;
+    const int16_t *sum;
+} token_32;
+
 /* Four blocks of a row: four steps of its chain. */
-ALWAYS_INLINE float one_chain_4(const format_32 *f, const uint8_t *block, const kern_act *x,
-                                size_t b, float acc)
+ALWAYS_INLINE float one_chain_4(const format_32 *f, const uint8_t *block, const token_32 *x,
+                                float acc)
 {
     int32x4_t sum[4];
     EACH(i, 4)
     {
         int8x16_t q[2];
         f->codes(block + (size_t)i * f->bytes, q);
-        sum[i] = sum_block(f, q, x->q + (b + (size_t)i) * QUANT_BLOCK);
+        sum[i] = sum_block(f, q, x->q + i * QUANT_BLOCK);
     }
-    const float32x4_t dx = vld1q_f32(x->d + b);
+    const float32x4_t dx = vld1q_f32(x->d);
     const float32x4_t d = vmulq_f32(load_4_halves(block, f->bytes), dx);
     const float32x4_t isum = sum_to_float(reduce_4(sum), f->fraction);
     float32x4_t m = dx, xsum = dx;
     if (f->has_m) {
         m = vmulq_f32(load_4_halves(block + M_AT, f->bytes), dx);
-        xsum = vcvtq_f32_s32(vmovl_s16(vld1_s16(x->sum + b)));
+        xsum = vcvtq_f32_s32(vmovl_s16(vld1_s16(x->sum)));
     }
 #define STEP(i)                                                                                    \
     acc = vfmas_laneq_f32(acc, vgetq_lane_f32(d, i), isum, i);                                     \
@@ -55,30 +62,36 @@ ALWAYS_INLINE float one_chain_4(const format_32 *f, const uint8_t *block, const 
     return acc;
 }
 
-ALWAYS_INLINE float one_chain(const format_32 *f, const uint8_t *block, const kern_act *x, size_t b,
+ALWAYS_INLINE float one_chain(const format_32 *f, const uint8_t *block, const token_32 *x,
                               float acc)
 {
     int8x16_t q[2];
     f->codes(block, q);
-    const int32x4_t sum = vdupq_n_s32(vaddvq_s32(sum_block(f, q, x->q + b * QUANT_BLOCK)));
+    const int32x4_t sum = vdupq_n_s32(vaddvq_s32(sum_block(f, q, x->q)));
     const float isum = vgetq_lane_f32(sum_to_float(sum, f->fraction), 0);
-    acc = fmaf(vgetq_lane_f32(load_half(block), 0) * x->d[b], isum, acc);
+    acc = fmaf(vgetq_lane_f32(load_half(block), 0) * x->d[0], isum, acc);
     if (f->has_m)
-        acc = fmaf(vgetq_lane_f32(load_half(block + M_AT), 0) * x->d[b], (float)x->sum[b], acc);
+        acc = fmaf(vgetq_lane_f32(load_half(block + M_AT), 0) * x->d[0], (float)x->sum[0], acc);
     return acc;
 }
 
 ALWAYS_INLINE void rows_32_one(const kern_gemm_args *a, const format_32 *f)
 {
     const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const token_32 first = {a->x->q, a->x->d, a->x->sum};
     for (size_t r = 0; r < a->rows; r++) {
         const uint8_t *block = (const uint8_t *)a->w + r * a->row_bytes;
+        token_32 x = first;
         float acc = 0.0f;
-        size_t b = 0;
-        for (; b + 4 <= blocks; b += 4, block += 4 * f->bytes)
-            acc = one_chain_4(f, block, a->x, b, acc);
-        for (; b < blocks; b++, block += f->bytes)
-            acc = one_chain(f, block, a->x, b, acc);
+        size_t left = blocks;
+        for (; left >= 4; left -= 4, block += 4 * f->bytes) {
+            acc = one_chain_4(f, block, &x, acc);
+            x = (token_32){x.q + 4 * QUANT_BLOCK, x.d + 4, x.sum + 4};
+        }
+        for (; left > 0; left--, block += f->bytes) {
+            acc = one_chain(f, block, &x, acc);
+            x = (token_32){x.q + QUANT_BLOCK, x.d + 1, x.sum + 1};
+        }
         a->y[r] = acc;
     }
 }
