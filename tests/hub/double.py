@@ -51,7 +51,8 @@ class File:
         with open(place, "rb") as f:
             while piece := f.read(1 << 20):
                 sha256.update(piece)
-                git.update(piece)
+                if not lfs:
+                    git.update(piece)
         self.sha256 = sha256.hexdigest()
         # For LFS the hub reports the id of the pointer file. No client can check it.
         self.oid = hashlib.sha1(b"pointer " + self.sha256.encode()).hexdigest() if lfs else git.hexdigest()
@@ -170,7 +171,7 @@ class Double:
         """The requests recorded so far, of these listeners (all if none is given)."""
         with self.lock:
             return [r for r in self.records[since:]
-                    if (not listeners or r.listener in listeners) and (repo is None or repo in r.path)]
+                    if (not listeners or r.listener in listeners) and (repo is None or f"/{repo}/" in r.path + "/")]
 
     def forget(self):
         with self.lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scenarios_test.py [--part hub|net|disk|calls] [NAME...] - `mote pull` with hubs, networks and disks that misbehave.
+"""scenarios_test.py [--part hub|status|net|disk|place|calls|large] [NAME...] - `mote pull` with hubs, networks and disks that misbehave.
 
 Names select the rows with a name that contains one of them. --table prints number, name, exit code, seconds
 and message of every row.
@@ -13,13 +13,17 @@ import traceback
 
 import scenario_call_rows
 import scenario_disk_rows
+import scenario_large_rows
 import scenario_net_rows
+import scenario_place_rows
 import scenario_rows
+import scenario_status_rows
 from double import Double
 from hub_rig import new_home
 from scenarios import ROWS, Scenario, Skip
 
-PARTS = {"hub": scenario_rows, "net": scenario_net_rows, "disk": scenario_disk_rows, "calls": scenario_call_rows}
+PARTS = {"hub": scenario_rows, "status": scenario_status_rows, "net": scenario_net_rows, "disk": scenario_disk_rows,
+         "place": scenario_place_rows, "calls": scenario_call_rows, "large": scenario_large_rows}
 TOGETHER = 12  # rows wait more than they compute
 
 
