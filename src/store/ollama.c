@@ -6,6 +6,7 @@
 #include "store/store_int.h"
 #include "store/text_match.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -40,6 +41,9 @@ static bool ollama_name(char *out, size_t room, const char *path)
     return n > 0 && (size_t)n < room;
 }
 
+/* Ollama removes blobs when it starts or pulls; the manifest may be left. */
+static const char blob_gone[] = "the blob is gone: No such file or directory";
+
 /* The file of a layer. NULL: it cannot be used; *why. */
 static const char *layer_file(const manifest *f, const json_node *layer, struct stat *info,
                               char hash[65], const char **why)
@@ -52,7 +56,12 @@ static const char *layer_file(const manifest *f, const json_node *layer, struct 
         return NULL;
     snprintf(hash, 65, "%s", digest.p + 7);
     snprintf(name, sizeof name, "blobs/sha256-%s", hash);
-    if (!file_join(path, f->root, name) || !file_inside(path, f->root, why))
+    if (!file_join(path, f->root, name))
+        return NULL;
+    *why = blob_gone;
+    if (lstat(path, info) != 0 && errno == ENOENT)
+        return NULL;
+    if (!file_inside(path, f->root, why))
         return NULL;
     *why = "the blob is not a file";
     if (stat(path, info) != 0 || !S_ISREG(info->st_mode))
@@ -77,6 +86,17 @@ static const json_node *find_layer(const json_node *root, const char *kind)
     return NULL;
 }
 
+/* The model stays in the list, so that its name is answered with what to do. */
+static void manifest_add_gone(const manifest *f, store_model *m)
+{
+    char text[700];
+    snprintf(text, sizeof text, "Ollama has removed its file; try: ollama pull %s", m->name);
+    m->broken = store_text(f->s, text);
+    store_model gone = *m;
+    gone.weights = gone.quant = gone.architecture = "";
+    store_add(f->s, &gone);
+}
+
 /* NULL, or why the manifest is not used. */
 static const char *manifest_add(const manifest *f, const json_node *root, const char *name)
 {
@@ -90,6 +110,8 @@ static const char *manifest_add(const manifest *f, const json_node *root, const 
                    : "the manifest names no model";
     store_model m = {.origin = STORE_OLLAMA, .name = store_text(f->s, name), .parts = 1};
     m.weights = layer_file(f, model, &info, hash, &why);
+    if (m.weights == NULL && why == blob_gone)
+        manifest_add_gone(f, &m);
     if (m.weights == NULL)
         return why;
     m.bytes = (uint64_t)info.st_size;

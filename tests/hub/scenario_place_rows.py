@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scenario_place_rows.py - where the cache is and who owns it, other programs in it, parts that are complete, and what
-other users see of the token."""
+"""scenario_place_rows.py - the file system and the owner of the cache, other programs in it, parts that are complete, and
+what other users see of the token."""
 import glob
 import os
 import re
@@ -13,7 +13,7 @@ from scenario_disk_rows import Mounted, lock_path, write
 from scenarios import LARGE, SMALL, Skip, flipped, row
 
 ONE = {"a.gguf": LARGE}
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 # A part that is complete
@@ -132,28 +132,28 @@ def blobs_on_another_file_system(s):
 
 # Users and modes
 
-def as_nobody(s):
+def as_another_user(s):
     """mote runs as another user, who owns the home directory."""
     if os.getuid() != 0:
         raise Skip("this needs the rights of root")
-    if subprocess.run(["setpriv", f"--reuid={NOBODY}", "--clear-groups", os.environ["MOTE"], "version"],
+    if subprocess.run(["setpriv", f"--reuid={OTHER_USER}", "--clear-groups", os.environ["MOTE"], "version"],
                       capture_output=True).returncode != 0:
         raise Skip("another user cannot run this program")
     os.chmod(s.home, 0o755)
     for directory, names, files in os.walk(s.home):
         for name in [directory, *(os.path.join(directory, n) for n in names + files)]:
-            os.chown(name, NOBODY, NOBODY)
+            os.chown(name, OTHER_USER, OTHER_USER)
 
     def become():
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
     s.preexec = become
 
 
 @row(59, 12, "cannot (create|write to) .*Permission denied", names=["/hf/hub"])
 def cache_of_root(s):
-    as_nobody(s)
+    as_another_user(s)
     os.makedirs(cache_of(s.home), 0o755)
 
 
@@ -161,18 +161,18 @@ def cache_of_root(s):
 def cache_with_the_group_of_its_directory(s):
     """A set-group-ID directory: all files get its group."""
     os.makedirs(cache_of(s.home))
-    os.chown(cache_of(s.home), -1, NOBODY)
+    os.chown(cache_of(s.home), -1, OTHER_USER)
     os.chmod(cache_of(s.home), 0o2775)
     yield
     for directory, _, files in os.walk(cache_of(s.home)):
         equal([(name, os.lstat(os.path.join(directory, name)).st_gid) for name in [".", *files]],
-              [(name, NOBODY) for name in [".", *files]])
+              [(name, OTHER_USER) for name in [".", *files]])
 
 
 @row(52, 0, "the lock file of the cache cannot be used; continuing without it")
 def lock_file_of_another_user(s):
     write(lock_path(s), b"")
-    as_nobody(s)
+    as_another_user(s)
     os.chown(lock_path(s), 0, 0)
     os.chmod(lock_path(s), 0o644)
 

@@ -424,7 +424,9 @@ static void ollama(void **state)
     }
     assert_true(has_problem("link/latest", "leaves"));
     assert_true(has_problem("loop/latest", "loop"));
-    assert_int_equal(n_list, 3);
+    assert_int_equal(n_list, 4);
+    assert_string_equal(named("missing")->broken,
+                        "Ollama has removed its file; try: ollama pull missing");
     assert_non_null(strstr(named("qwen3.5:4b")->mmproj, "sha256-" SHA_2));
     assert_string_equal(named("me/mine")->sha256, SHA);
     assert_string_equal(found("me/mine"), "me/mine");
