@@ -210,10 +210,10 @@ def lock_file_is_a_link(s):
 
 
 @row(52, 0, "the cache cannot be locked .*own part files")
-def lock_file_is_a_link_inside_the_cache(s):
+def lock_file_is_a_link_to_a_file_next_to_it(s):
     """The sandbox would allow it. The target is not created."""
     os.makedirs(os.path.dirname(lock_path(s)))
-    victim = os.path.join(cache_of(s.home), "victim")
+    victim = os.path.join(os.path.dirname(lock_path(s)), "victim")
     os.symlink(victim, lock_path(s))
     yield
     assert not os.path.exists(victim)

@@ -169,7 +169,7 @@ def cache_with_the_group_of_its_directory(s):
               [(name, OTHER_USER) for name in [".", *files]])
 
 
-@row(52, 0, "the lock file of the cache cannot be used; continuing without it")
+@row(52, 0, "the cache cannot be locked .*own part files")
 def lock_file_of_another_user(s):
     write(lock_path(s), b"")
     as_another_user(s)
