@@ -101,9 +101,18 @@ def a_pull_without_keys_is_explained(plan):
             assert "clients with the scope admin can pull" in server.said(), server.said()
 
 
+def open_stream(server, path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    connection.request("POST", path, json.dumps(body),
+                       {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
+    return connection
+
+
 @case
 def status_is_read_while_models_load(plan):
-    """Requests wait for models and are prepared while others read the list of requests. (Found by tsan.)"""
+    """A request is prepared by a worker after its model is loaded, while others read the list of requests: tsan reports a
+    race if it is in the list then. Long prompts make that time long; the client leaves when its jobs have started."""
+    prompts = ["The clever duck walked to the market. " * 40] * 16
     with Home(["m00", "m01"]) as home, home.serve(*SMALL, "--memory", megabytes(plan + plan // 2)) as server:
         over = threading.Event()
 
@@ -114,25 +123,18 @@ def status_is_read_while_models_load(plan):
                 n += 1
             return n
 
-        def ask(name):
-            body = {"model": name, "prompt": ["one two"] * 16, "max_tokens": 1, "temperature": 0}
-            return [len(post(server, "/v1/completions", body)["choices"]) for _ in range(4)]
-
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
             watches = [pool.submit(watch, path) for path in ("/v1/status", "/slots")]
             try:
-                for numbers in pool.map(ask, ("m00", "m01")):
-                    equal(numbers, [16] * 4)
+                for name in ("m00", "m01") * 5:
+                    client = open_stream(server, "/v1/completions", {"model": name, "prompt": prompts, "max_tokens": 1})
+                    wait_until("no job starts", lambda name=name: name in [
+                        s["model"] for s in server.get("/v1/status")["streams"]])
+                    client.close()
             finally:
                 over.set()
             assert all(w.result() > 0 for w in watches)
-
-
-def open_stream(server, path, body):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    connection.request("POST", path, json.dumps(body),
-                       {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
-    return connection
+        equal(server.metric("mote_model_loads_total"), 10)
 
 
 @case
