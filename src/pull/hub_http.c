@@ -10,6 +10,7 @@
 
 #include "base/os.h"
 
+#include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -61,18 +62,28 @@ static curl_socket_t http_open_socket(void *with, curlsocktype purpose, struct c
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
-/* Looks up the proxy's own addresses, which may be private. It also makes libc load the modules of
- * its resolver, which the sandbox would forbid later. */
+/* libc before 2.34 has the resolver in modules, which the sandbox would not let it load. A lookup
+ * would load them too, but without a network it takes long. */
+static void http_load_resolver(void)
+{
+    static const char *const modules[] = {"libnss_files.so.2", "libnss_dns.so.2"};
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        (void)dlopen(modules[i], RTLD_NOW);
+}
+
+/* Looks up the proxy's own addresses, which may be private. */
 static void http_resolve_proxy(pull *p)
 {
     const char *url = p->request.proxy;
     char host[256] = "", text[HUB_URL_BYTES];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    CURLU *u = curl_url();
     char *part = NULL;
+    if (url == NULL || *url == '\0')
+        return;
+    CURLU *u = curl_url();
     if (u == NULL)
         return;
-    snprintf(text, sizeof text, "%s", url != NULL && *url != '\0' ? url : p->endpoint.text);
+    snprintf(text, sizeof text, "%s", url);
     if (curl_url_set(u, CURLUPART_URL, text, CURLU_GUESS_SCHEME | CURLU_NON_SUPPORT_SCHEME) ==
             CURLUE_OK &&
         curl_url_get(u, CURLUPART_HOST, &part, 0) == CURLUE_OK)
@@ -82,7 +93,7 @@ static void http_resolve_proxy(pull *p)
     curl_url_cleanup(u);
     if (host[0] == '\0' || getaddrinfo(host, NULL, &hints, &found) != 0)
         return;
-    for (const struct addrinfo *a = found; a != NULL && url != NULL && *url != '\0'; a = a->ai_next)
+    for (const struct addrinfo *a = found; a != NULL; a = a->ai_next)
         if (p->n_proxy < sizeof p->proxy / sizeof *p->proxy && a->ai_addrlen <= sizeof *p->proxy)
             memcpy(&p->proxy[p->n_proxy++], a->ai_addr, a->ai_addrlen);
     freeaddrinfo(found);
@@ -145,7 +156,9 @@ mote_status http_start(pull *p, mote_error *err)
         p->endpoint.text[--n] = '\0';
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || (p->easy = curl_easy_init()) == NULL)
         return pull_fail(p, PULL_NO_MEMORY, err, "out of memory for libcurl");
+    http_load_resolver();
     http_resolve_proxy(p);
+    p->give_up_at = p->request.give_up > 0 ? os_now() + p->request.give_up : 0;
     TRY(http_check_token(p, err));
     return http_make_headers(p, err);
 }
@@ -202,6 +215,13 @@ void http_prepare(http_target *target, CURL *easy, const hub_url *url, bool toke
     curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* does not wait for a lookup that timed out */
+#endif
+    if (p->give_up_at > 0) {
+        const double left = (p->give_up_at - os_now()) * 1000;
+        curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, left > 1 ? (long)left : 1L);
+    }
     http_set_timeout(easy, r->timeout);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, http_open_socket);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, target);
@@ -415,7 +435,10 @@ mote_status http_request(pull *p, const hub_url *url, bool token, size_t body_ma
             http_note_warning(p, &reply->headers);
             return MOTE_OK;
         }
-        const bool final = pull_signal != 0 || target.refused || ++failures > RETRIES_MAX ||
+        const bool too_late =
+            p->give_up_at > 0 && os_now() + http_backoff(p, failures + 1) >= p->give_up_at;
+        const bool final = pull_signal != 0 || too_late || target.refused ||
+                           ++failures > RETRIES_MAX ||
                            (code != CURLE_OK && !http_may_retry(code, detail));
         if (final && code != CURLE_OK)
             return http_failed(&target, p->easy, code, url, detail, err);

@@ -41,6 +41,7 @@ typedef struct pull {
     char commit[HUB_COMMIT_BYTES];
     pull_file files[PULL_FILES_MAX];
     size_t n_files;
+    double give_up_at;  /* the time when requests fail; 0: never */
     double not_before;  /* rate limit: no request before this time */
     double waited;      /* seconds of rate limits so far */
     char warned[8][64]; /* topics of X-HF-Warning that were reported */

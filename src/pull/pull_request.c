@@ -38,6 +38,7 @@ static const struct request_field {
     {"limit_rate", FIELD_COUNT, offsetof(pull_request, limit_rate), 1e15},
     {"etag_timeout", FIELD_SECONDS, offsetof(pull_request, etag_timeout), 3600},
     {"timeout", FIELD_SECONDS, offsetof(pull_request, timeout), 3600},
+    {"give_up", FIELD_SECONDS, offsetof(pull_request, give_up), 3600},
     {"retry_wait", FIELD_SECONDS, offsetof(pull_request, retry_wait), 60},
     {"dry_run", FIELD_SWITCH, offsetof(pull_request, dry_run), 0},
     {"no_symlinks", FIELD_SWITCH, offsetof(pull_request, no_symlinks), 0},

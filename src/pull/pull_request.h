@@ -43,6 +43,7 @@ typedef struct pull_request {
     uint64_t limit_rate;          /* bytes per second, 0: no limit */
     double etag_timeout;          /* the same for the metadata of a file; 0: 10 */
     double timeout;               /* seconds without data that end a connection; 0: 10 */
+    double give_up;               /* seconds for all requests together; 0: no limit */
     double retry_wait;            /* seconds before the first retry; it doubles. 0: 1 */
     bool dry_run;                 /* only the plan */
     bool no_symlinks;             /* files are stored in snapshots/, not linked */

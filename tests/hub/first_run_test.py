@@ -4,13 +4,17 @@
 mote-tiny is a row of the user's table of models that points to the test double. Prints a table of the steps.
 """
 import os
+import pty
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from double import Double
 from hub_rig import PATIENCE, check_installed, equal, new_home, run, until
+from listener import Listener
 
 DATA = os.environ["DATA"]
 WEIGHTS, MMPROJ = "mote-tiny-Q4_K_M.gguf", "mmproj-mote-tiny-BF16.gguf"
@@ -92,6 +96,72 @@ def pull_family(hub):
         equal(len(said), 1)
 
 
+class Terminal:
+    """A program on a terminal of its own. `text` is what it has printed."""
+
+    def __init__(self, words, env):
+        self.began = time.monotonic()
+        self.child, self.terminal = pty.fork()
+        if self.child == 0:
+            os.execvpe(words[0], words, env)
+        self.text = ""
+
+    def read(self):
+        """Reads more; False at the end."""
+        try:
+            data = os.read(self.terminal, 4096)
+        except OSError:
+            return False
+        self.text += data.decode(errors="replace")
+        return bool(data)
+
+    def until(self, words):
+        while words not in self.text:
+            assert self.read(), self.text
+        return time.monotonic() - self.began
+
+    def end(self):
+        while self.read():
+            pass
+        seconds = time.monotonic() - self.began
+        code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        os.close(self.terminal)
+        return code, seconds
+
+
+def ask(hub, env):
+    """The question has the size. Without a hub that answers it is an error, soon."""
+    t = Terminal(command(), env)
+    t.until("[Y/n]")
+    assert "Pull mote-tiny (" in t.text, t.text
+    os.write(t.terminal, b"n\n")
+    equal(t.end()[0], 3)
+
+    held = threading.Event()
+    silent = Listener("silent", lambda request: held.wait(600), tls=hub.certificate)
+    full = socket.socket()  # accepts no connection: its queue is full
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    waiting = [socket.socket() for _ in range(4)]
+    for s in waiting:
+        s.setblocking(False)
+        s.connect_ex(full.getsockname())
+    try:
+        for port in (silent.port, full.getsockname()[1]):
+            t = Terminal(command(), {**env, "HF_ENDPOINT": f"https://127.0.0.1:{port}"})
+            noticed = t.until("requesting the size of mote-tiny")
+            code, seconds = t.end()
+            equal(code, 5)
+            assert noticed >= 0.9 and "[Y/n]" not in t.text and "mote pull mote-tiny" in t.text, t.text
+            # 5 s, and the processor may be busy: far below one timeout of 10 s for each of six tries.
+            assert 4 < seconds < 30, (seconds, t.text)
+    finally:
+        held.set()
+        silent.close()
+        for s in [full, *waiting]:
+            s.close()
+
+
 def main():
     with Double() as hub, new_home() as home, tempfile.TemporaryDirectory() as config:
         repo = hub.add("owner/mote-tiny-GGUF", {name: os.path.join(DATA, name) for name in (WEIGHTS, MMPROJ)})
@@ -105,6 +175,8 @@ def main():
         equal((code, out, hub.requests()), (3, "", []))
         assert "mote pull mote-tiny" in err, err
 
+        ask(hub, env)
+        hub.forget()
         code, out, err, times = timed_run(command("--pull"), env)
         assert code == 0 and out.strip(), (code, out, err)
         print("mote run mote-tiny Hello --pull, in an empty home directory:")

@@ -143,8 +143,13 @@ static int find_once(found_model *out, const char *argument, bool pull, bool ask
         return code;
     memset(out, 0, sizeof *out);
     code = find_in(s, out, &name, argument, memory, &may_pull);
-    if (may_pull && (name.kind == MODEL_NAME_KNOWN || name.kind == MODEL_NAME_HUB) &&
-        (pull || pull_model_confirm(&name))) {
+    const bool possible =
+        may_pull && (name.kind == MODEL_NAME_KNOWN || name.kind == MODEL_NAME_HUB);
+    bool wanted = pull;
+    const int asked = possible && !pull ? pull_model_confirm(&name, &wanted) : CLI_DONE;
+    if (asked != CLI_DONE) {
+        code = asked;
+    } else if (possible && wanted) {
         code = pull_model(&pulled, &name, &(pull_options){0}, NULL);
         code = code == CLI_DONE ? FIND_AGAIN : code;
     } else if (may_pull) {

@@ -3,6 +3,7 @@
 #define _DEFAULT_SOURCE
 #include "cli/load/pull_model.h"
 
+#include "base/os.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 
@@ -19,7 +20,7 @@ typedef struct pull_view {
     pulled_model *out;
     const model_name *name;
     cli_out *events;
-    bool silent; /* no message, no progress */
+    bool question; /* only the size is needed, for a question */
     progress bar;
     const char *label; /* of the progress line; NULL: not begun */
     int code;          /* of the error event */
@@ -46,7 +47,7 @@ static void view_plan(pull_view *v, const json_node *event)
     v->out->total = event_count(event, "total");
     v->out->missing = event_count(event, "missing");
     v->out->n_files = json_node_size(json_node_get(event, "files"));
-    if (v->silent)
+    if (v->question)
         return;
     if (v->out->missing == 0)
         msg_note("%s: %s, all files are installed", v->name->text, text_bytes(a, v->out->total));
@@ -69,8 +70,6 @@ static void view_progress(pull_view *v, const json_node *event)
 {
     const char *label = view_label(event_text(event, "action"));
     const uint64_t done = event_count(event, "all_completed");
-    if (v->silent)
-        return;
     if (v->label != label)
         progress_begin(&v->bar, label, PROGRESS_BYTES, done, event_count(event, "all_total"));
     v->label = label;
@@ -97,8 +96,7 @@ static void view_error(pull_view *v, const json_node *event)
     snprintf(name, sizeof name, "%.*s", STR_ARG(code));
     v->failed = true;
     v->code = (int)event_count(event, "exit");
-    if (!v->silent)
-        msg_fail(v->code, name, "%.*s", (int)message.n, message.p);
+    msg_fail(v->code, name, "%.*s", (int)message.n, message.p);
 }
 
 /* The first file of the model is its weights. */
@@ -124,9 +122,9 @@ static void view_event(pull_view *v, str line)
         view_file(v, event);
     else if (str_is(kind, "error"))
         view_error(v, event);
-    else if (!v->silent && str_is(kind, "wait"))
+    else if (str_is(kind, "wait"))
         view_wait(event);
-    else if (!v->silent && str_is(kind, "warning"))
+    else if (str_is(kind, "warning"))
         msg_note("%.*s", STR_ARG(event_text(event, "message")));
     json_doc_free(doc);
     if (v->events != NULL) {
@@ -138,14 +136,18 @@ static void view_event(pull_view *v, str line)
 
 /* ---- the process ---- */
 
+static const double notice_after = 1; /* seconds of silence before a question */
+enum { QUESTION_SECONDS = 5 };        /* that a question waits for the hub */
+
 static int view_run(pull_view *v, const pull_request *r)
 {
     pull_client client;
     mote_error err;
     str line;
-    bool interrupted, forwarded = false;
+    bool interrupted, forwarded = false, noticed = !v->question;
+    const double started = os_now();
     if (pull_client_start(&client, r, &err) != MOTE_OK)
-        return v->silent ? CLI_FAILED : msg_error(&err);
+        return msg_error(&err);
     for (;;) {
         if (pull_client_next(&client, &line, &interrupted)) {
             view_event(v, line);
@@ -153,6 +155,10 @@ static int view_run(pull_view *v, const pull_request *r)
         }
         if (!interrupted)
             break;
+        if (!noticed && os_now() - started >= notice_after) {
+            msg_note("requesting the size of %s from the hub", v->name->text);
+            noticed = true;
+        }
         if (!forwarded && interrupt_pending()) { /* Ctrl-C reaches both, SIGTERM only this one */
             kill(client.pid, interrupt_exit_code() == 130 ? SIGINT : SIGTERM);
             forwarded = true;
@@ -160,7 +166,7 @@ static int view_run(pull_view *v, const pull_request *r)
     }
     progress_end(&v->bar);
     const int code = pull_client_end(&client, 0);
-    if (code != CLI_DONE && !v->failed && !v->silent)
+    if (code != CLI_DONE && !v->failed)
         return msg_fail(CLI_FAILED, "pull_failed", "mote-pull ended with status %d", code);
     return code;
 }
@@ -195,6 +201,7 @@ static int request_of_options(pull_request *r, const pull_options *o, pull_setti
     r->limit_rate = o->limit_rate;
     r->retry_wait = o->retry_wait;
     r->dry_run = o->dry_run;
+    r->give_up = o->give_up;
     if (o->from != NULL && is_url(o->from)) {
         r->endpoint = o->from;
     } else if (o->from != NULL) {
@@ -239,23 +246,23 @@ int pull_model(pulled_model *out, const model_name *name, const pull_options *o,
     return pull_with_view(&v, o);
 }
 
-bool pull_model_size(pulled_model *out, const model_name *name)
-{
-    pull_view v = {.out = out, .name = name, .silent = true};
-    return pull_offline() == NULL && pull_with_view(&v, &(pull_options){.dry_run = true}) == 0;
-}
-
-bool pull_model_confirm(const model_name *name)
+int pull_model_confirm(const model_name *name, bool *yes)
 {
     pulled_model size;
+    pull_view v = {.out = &size, .name = name, .question = true};
     char a[TEXT_NUMBER_BYTES], answer[16];
-    if (pull_model_size(&size, name))
-        fprintf(stderr, "Pull %s (%s)? [Y/n] ", name->text, text_bytes(a, size.missing));
-    else
-        fprintf(stderr, "Pull %s? [Y/n] ", name->text);
+    const int code =
+        pull_with_view(&v, &(pull_options){.dry_run = true, .give_up = QUESTION_SECONDS});
+    if (code == CLI_NO_NETWORK)
+        msg_note("mote pull %s waits longer for the hub", name->text);
+    if (code != CLI_DONE)
+        return code;
+    fprintf(stderr, "Pull %s (%s)? [Y/n] ", name->text, text_bytes(a, size.missing));
     fflush(stderr);
+    *yes = false;
     if (fgets(answer, sizeof answer, stdin) == NULL)
-        return false;
+        return CLI_DONE;
     answer[strcspn(answer, "\n")] = '\0';
-    return answer[0] == '\0' || strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+    *yes = answer[0] == '\0' || strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+    return CLI_DONE;
 }

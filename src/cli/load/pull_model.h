@@ -15,6 +15,7 @@ typedef struct pull_options {
     uint64_t jobs;
     uint64_t limit_rate; /* bytes per second; 0: no limit */
     double retry_wait;
+    double give_up;   /* seconds for all requests together; 0: no limit */
     const char *from; /* a directory or the URL of a hub; NULL: HF_ENDPOINT */
     const char *token_file;
     bool dry_run;
@@ -36,10 +37,8 @@ void pull_request_of_name(pull_request *r, const model_name *name);
  * the error is reported unless it is 0. */
 int pull_model(pulled_model *out, const model_name *name, const pull_options *o, cli_out *events);
 
-/* The size of a download, without a message if it fails: a dry run. false: unknown. */
-bool pull_model_size(pulled_model *out, const model_name *name);
-
-/* Asks on the terminal whether to pull the model. */
-bool pull_model_confirm(const model_name *name);
+/* Asks on the terminal whether to pull the model, with its size. Waits at most 5 seconds for the
+ * hub. Returns an exit code; the error is reported unless it is 0. */
+int pull_model_confirm(const model_name *name, bool *yes);
 
 #endif
