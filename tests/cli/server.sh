@@ -80,14 +80,14 @@ stderr_is ""
 call 0 env claude
 grep -q "^export CLAUDE_CODE_AUTO_COMPACT_WINDOW='65536'$" "$work/out" || fail "no context: $(cat "$work/out")"
 stderr_is "claude sends about 21 000 tokens before the first message and needs a context of 65 536 or more:
-  mote serve FILE --context 65536 --kv-tokens 98304"
+  mote serve --context 65536 --kv-tokens 98304"
 call 0 env codex --host '[::1]:80'
 grep -q '^model_context_window = 65536$' "$work/out" || fail "no context: $(cat "$work/out")"
-grep -q '^  mote serve FILE --context 65536 --kv-tokens 98304 --listen \[::1\]:80$' "$work/err" || fail "$(cat "$work/err")"
+grep -q '^  mote serve --context 65536 --kv-tokens 98304 --listen \[::1\]:80$' "$work/err" || fail "$(cat "$work/err")"
 call 0 env opencode
 json 'd["provider"]["mote"]["models"]["default"]["limit"]["context"] == 65536'
 call 0 env opencode --json
-json 'd["context"] == 65536 and d["serve"].startswith("mote serve FILE --context 65536 ")'
+json 'd["context"] == 65536 and d["serve"].startswith("mote serve --context 65536 ")'
 
 # A key file that other users can write gives a warning.
 : >"$work/keys" && chmod 666 "$work/keys"

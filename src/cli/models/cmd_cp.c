@@ -220,12 +220,12 @@ const cli_command cmd_cp = {
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(cp_options),
     .keeps_aliases = true,
-    .about =
-        "Makes ALIAS a name for MODEL, wherever a model is expected. No file is copied. The "
-        "settings apply to mote run and mote serve with this name, like a section [model ALIAS] of "
-        "the config file.\n"
-        "Aliases are kept in the file aliases next to the config file. The config file counts "
-        "more. mote rm ALIAS removes an alias.",
+    .about = "Makes ALIAS a name for MODEL, wherever a model is expected. No file is copied. The "
+             "settings apply to mote run ALIAS and mote serve ALIAS, like a section [model ALIAS] "
+             "of the "
+             "config file. Requests to a mote serve without MODEL can use the name, too.\n"
+             "Aliases are kept in the file aliases next to the config file. The config file counts "
+             "more. mote rm ALIAS removes an alias.",
     .examples = "mote cp qwen3.5:4b coder --preset coding --system \"You write C.\"\n"
                 "mote cp qwen3.5:0.8b fast --think off --temp 0",
     .run = cp_run,

@@ -11,6 +11,7 @@
  * for a server with it.
  */
 #include "cli/args/command.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/serve/server_client.h"
 #include "cli/term/output.h"
@@ -42,7 +43,7 @@ static const cli_flag flags[] = {
      .once = true,
      .at = offsetof(env_options, model),
      .help = "model name, as mote ps prints it",
-     .shown = "the first model of the server"},
+     .shown = "of a server on this machine: the newest installed model"},
 };
 
 static const flag_group groups[] = {
@@ -108,7 +109,7 @@ static const char codex_key[] = "# the environment variable that holds the API k
 typedef struct env_values {
     char url[CLIENT_HOST_BYTES + 32];
     const char *key;                     /* NULL: none */
-    const char *model;                   /* NULL: the first model of the server */
+    const char *model;                   /* NULL: unknown */
     uint32_t context;                    /* of the client */
     char serve[CLIENT_HOST_BYTES + 160]; /* the command for a server with it; "": any server */
 } env_values;
@@ -175,7 +176,7 @@ static void env_put_variable(cli_out *o, strbuf *j, const char *name, str value,
     out_text(o, "\n");
 }
 
-/* Without --model, variables for the model are omitted: the client keeps its own default. */
+/* Without a model, its variables are omitted: the client keeps its own default. */
 static bool env_put_variables(cli_out *o, strbuf *j, const env_client *c, const env_values *v,
                               uint64_t shell)
 {
@@ -262,11 +263,32 @@ static void env_find_serve(env_values *v, const env_client *c, const server_clie
     v->serve[0] = '\0';
     if (c->context == 0)
         return;
-    const int n = snprintf(v->serve, sizeof v->serve, "mote serve FILE --context %u --kv-tokens %u",
+    const int n = snprintf(v->serve, sizeof v->serve, "mote serve --context %u --kv-tokens %u",
                            c->context, client_kv_tokens(c));
     if (!usual)
         snprintf(v->serve + n, sizeof v->serve - (size_t)n, " --listen %s%s%s:%s", v6 ? "[" : "",
                  r->host, v6 ? "]" : "", r->port);
+}
+
+static bool env_is_local(const server_client *r)
+{
+    static const char *const names[] = {"127.0.0.1", "::1", "localhost", "0.0.0.0", "::"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(r->host, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The model without --model, as for mote chat. A server without MODEL knows it by this name, one
+ * with MODEL uses its first model for every name. */
+static const char *env_default_model(char name[FOUND_NAME_BYTES], const env_client *c,
+                                     const server_client *r)
+{
+    if (strstr(c->text, "%m") == NULL || !env_is_local(r) || !find_newest_model(name) ||
+        !env_is_printable(name))
+        return NULL;
+    msg_note("the model is %s (--model NAME selects another)", name);
+    return name;
 }
 
 static void env_note_context(const env_client *c, const env_values *v)
@@ -309,12 +331,14 @@ static int env_run(const cli_call *call)
     const env_client *c = env_find_client(call->words[0]);
     server_client r;
     env_values v;
+    char newest[FOUND_NAME_BYTES];
     bool good = true;
     if (c == NULL)
         return CLI_USAGE;
     int code = client_open(&r, &f->remote);
     if (code == CLI_DONE)
-        code = env_find_values(&v, &r, f->model);
+        code =
+            env_find_values(&v, &r, f->model != NULL ? f->model : env_default_model(newest, c, &r));
     if (code != CLI_DONE)
         return code;
     env_find_serve(&v, c, &r);
@@ -350,8 +374,9 @@ const cli_command cmd_env = {
         "ollama.\n"
         "For coding clients it also prints, on stderr, the context they need and the mote serve "
         "command for it.\n"
+        "Without --model, the model is the newest installed one if the server is on this machine.\n"
         "It writes no file and does not connect to the server. An API key is printed.",
-    .examples = "eval \"$(mote env claude)\"\nmote env codex --model qwen3.5-4b-q4_k_m\n"
+    .examples = "eval \"$(mote env claude)\"\nmote env codex --model qwen3.5:4b\n"
                 "mote env openai --shell fish | source",
     .run = env_run,
 };

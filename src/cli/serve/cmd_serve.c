@@ -71,8 +71,12 @@ static int models_find(serve_models *m)
     m->found = mem_new(m->n + 1, sizeof *m->found);
     if (m->found == NULL)
         return msg_no_memory("the models");
-    for (size_t i = 0; i < m->n && code == CLI_DONE; i++)
-        code = find_model(&m->found[i], m->arguments[i]);
+    for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
+        const char *aliased = config_alias(m->catalog.config, m->arguments[i]);
+        code = find_model(&m->found[i], aliased != NULL ? aliased : m->arguments[i]);
+        if (aliased != NULL)
+            snprintf(m->found[i].name, sizeof m->found[i].name, "%s", m->arguments[i]);
+    }
     return code;
 }
 
@@ -389,6 +393,7 @@ static int serve_run(const cli_call *call)
                            .n = call->n_words,
                            .name = f->name,
                            .mmproj = f->mmproj,
+                           .catalog = {.config = call->config},
                            .isa = (mote_isa)f->load.isa};
     strbuf keys = {0}, system = {0};
     server_options *o = mem_new(1, sizeof *o);

@@ -154,6 +154,54 @@ void serve_catalog_close(serve_catalog *c)
     mem_free(c->directories);
 }
 
+/* ---- aliases ---- */
+
+/* The model of the list with the same file; NULL: none. */
+static const store_model *list_find_file(const store_model *list, size_t n, const char *path)
+{
+    char wanted[PATH_MAX], real[PATH_MAX];
+    if (realpath(path, wanted) == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (realpath(list[i].weights, real) != NULL && strcmp(real, wanted) == 0)
+            return &list[i];
+    return NULL;
+}
+
+/* Adds the aliases whose model is in the list. */
+static void catalog_add_aliases(const config *c, store *s, const store_model *list, size_t n,
+                                model_catalog_add *add, void *to)
+{
+    const char *alias;
+    for (size_t i = 0; (alias = config_alias_at(c, i)) != NULL; i++) {
+        const char *target = config_alias(c, alias);
+        model_name name;
+        const store_model *m;
+        mote_error err;
+        if (store_find(s, target, &name, &m, &err) != MOTE_OK || m == NULL)
+            continue;
+        if (m->origin == STORE_PATH)
+            m = list_find_file(list, n, m->weights);
+        if (m != NULL && m->broken == NULL)
+            add(to,
+                &(installed_model){.name = alias,
+                                   .alias_of = m->name,
+                                   .think = name.think != NULL ? strrchr(target, ':') + 1 : NULL});
+    }
+}
+
+/* The files are read again, because mote cp may have changed them; a file that cannot be read, as
+ * that of MOTE_CONFIG in the sandbox, keeps the aliases of the start. */
+static void catalog_read_aliases(const serve_catalog *c, store *s, const store_model *list,
+                                 size_t n, model_catalog_add *add, void *to)
+{
+    config now = {0};
+    mote_error err;
+    const bool read = config_open(&now, &err) == MOTE_OK;
+    catalog_add_aliases(read ? &now : c->config, s, list, n, add, to);
+    config_close(&now);
+}
+
 /* ---- list ---- */
 
 mote_status serve_catalog_list(void *with, model_catalog_add *add, void *to, mote_error *err)
@@ -174,6 +222,8 @@ mote_status serve_catalog_list(void *with, model_catalog_add *add, void *to, mot
                                        .digest = list[i].sha256,
                                        .bytes = list[i].bytes,
                                        .date = list[i].modified});
+    if (status == MOTE_OK)
+        catalog_read_aliases(c, s, list, n, add, to);
     store_close(s);
     return status;
 }

@@ -11,6 +11,7 @@
 
 typedef struct serve_catalog {
     store_env env;
+    const struct config *config; /* of the start, with its aliases */
     char **directories; /* [n]: the files of installed models and the tables of known models */
     size_t n;
     size_t n_models; /* that can be used, at the start */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     ANSWER_TOKENS_BYTES = 64 << 20,       /* of all given models together */
@@ -224,12 +225,41 @@ typedef struct catalog_scan {
     uint32_t n;
 } catalog_scan;
 
+/* A changed alias is a new one; the old one is no longer found by scans. */
+static void scan_add_alias(catalog_scan *scan, const installed_model *m)
+{
+    model_registry *r = scan->registry;
+    model_alias wanted = {.scan = scan->number};
+    snprintf(wanted.name, sizeof wanted.name, "%s", m->name);
+    snprintf(wanted.target, sizeof wanted.target, "%s", m->alias_of);
+    snprintf(wanted.think, sizeof wanted.think, "%s", m->think != NULL ? m->think : "");
+    pthread_mutex_lock(&r->lock);
+    model_alias *a = r->aliases;
+    while (a != NULL &&
+           (strcmp(a->name, wanted.name) != 0 || strcmp(a->target, wanted.target) != 0 ||
+            strcmp(a->think, wanted.think) != 0))
+        a = a->next;
+    if (a == NULL && r->n_aliases < MAX_ENTRIES && (a = mem_new(1, sizeof *a)) != NULL) {
+        wanted.next = r->aliases;
+        *a = wanted;
+        r->aliases = a;
+        r->n_aliases++;
+    }
+    if (a != NULL)
+        a->scan = scan->number;
+    pthread_mutex_unlock(&r->lock);
+}
+
 /* The function that `list` of the catalog calls. Takes the lock for each model: `list` reads
  * directories in between. */
 static void scan_add(void *to, const installed_model *m)
 {
     catalog_scan *scan = to;
     model_registry *r = scan->registry;
+    if (m->alias_of != NULL) {
+        scan_add_alias(scan, m);
+        return;
+    }
     char name[MODEL_NAME_BYTES]; /* long names are cut; of equal ones the first counts */
     snprintf(name, sizeof name, "%s", m->name);
     pthread_mutex_lock(&r->lock);
@@ -253,6 +283,7 @@ static void scan_end(model_registry *r, uint64_t number)
 {
     pthread_mutex_lock(&r->lock);
     r->stats.installed = 0;
+    r->aliases_from = number;
     for (size_t i = 0; i < r->n; i++) {
         model_entry *e = r->entries[i];
         e->installed = e->scan == number;
@@ -354,6 +385,10 @@ void model_registry_free(model_registry *r)
     for (size_t i = 0; i < r->n; i++)
         entry_free(r->entries[i]);
     mem_free(r->entries);
+    for (model_alias *a = r->aliases, *next; a != NULL; a = next) {
+        next = a->next;
+        mem_free(a);
+    }
     for (change_note *note = r->notes, *next; note != NULL; note = next) {
         next = note->next;
         mem_free(note);
@@ -377,13 +412,46 @@ bool model_registry_has_catalog(const model_registry *r)
 
 /* ---- names ---- */
 
-/* The best match; of equal ones the first in the order of the catalog. */
+/* The newest record of an alias; NULL: there is none, or its model is not installed. Locked. */
+static const model_alias *registry_alias(const model_registry *r, str name)
+{
+    const model_alias *found = NULL;
+    for (const model_alias *a = r->aliases; a != NULL; a = a->next) {
+        const bool named = name.n == strlen(a->name) && strncasecmp(name.p, a->name, name.n) == 0;
+        const model_entry *e =
+            named && a->scan >= r->aliases_from ? registry_entry_named(r, a->target) : NULL;
+        if (e != NULL && e->installed && (found == NULL || a->scan > found->scan))
+            found = a;
+    }
+    return found;
+}
+
+static bool registry_has_alias(model_registry *r, str name)
+{
+    pthread_mutex_lock(&r->lock);
+    const bool found = registry_alias(r, name) != NULL;
+    pthread_mutex_unlock(&r->lock);
+    return found;
+}
+
+str model_registry_alias_think(model_registry *r, str name)
+{
+    pthread_mutex_lock(&r->lock);
+    const model_alias *a = registry_alias(r, name);
+    pthread_mutex_unlock(&r->lock);
+    return str_of(a != NULL ? a->think : "");
+}
+
+/* An alias, or the best match; of equal ones the first in the order of the catalog. */
 static model_entry *registry_match(model_registry *r, str name)
 {
     model_entry *found = NULL;
     model_match best = MATCH_NONE;
     pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->n; i++) {
+    const model_alias *alias = registry_alias(r, name);
+    if (alias != NULL)
+        found = registry_entry_named(r, alias->target);
+    for (size_t i = 0; alias == NULL && i < r->n; i++) {
         model_entry *e = r->entries[i];
         const model_names names = {.name = e->name, .repo = e->repo, .quant = e->quant};
         const model_match match = e->installed ? model_match_of(&names, name) : MATCH_NONE;
@@ -398,6 +466,8 @@ static model_entry *registry_match(model_registry *r, str name)
 
 model_entry *model_registry_find(model_registry *r, str name)
 {
+    if (registry_has_alias(r, name))
+        registry_refresh(r); /* mote cp may have given it to another model */
     model_entry *found = registry_match(r, name);
     if (found != NULL || name.n == 0 || !model_registry_has_catalog(r))
         return found;

@@ -39,6 +39,9 @@ typedef struct installed_model {
     const char *digest;  /* SHA-256 of the file in hexadecimal; NULL or "": unknown */
     uint64_t bytes;      /* of all files */
     int64_t date;        /* modification time, in seconds since 1970 */
+    /* Another name of the installed model alias_of; then only `name` and `think` are used too. */
+    const char *alias_of;
+    const char *think; /* thinking setting of the alias, such as "nothink"; NULL or "": none */
 } installed_model;
 
 typedef void model_catalog_add(void *to, const installed_model *m);
@@ -102,6 +105,9 @@ bool model_registry_has_catalog(const model_registry *r);
 /* The model that `name` means (model_match.h). NULL: no model matches. A miss reads the catalog
  * again, at most once per second: call it on a worker thread. */
 model_entry *model_registry_find(model_registry *r, str name);
+/* The thinking setting of an alias, such as "nothink"; "" if it has none, or `name` is no alias. The
+ * text is valid as long as the registry. */
+str model_registry_alias_think(model_registry *r, str name);
 /* The model for requests without a name: the first given one, or the only installed one. NULL:
  * none, or several are installed. */
 model_entry *model_registry_default(model_registry *r);

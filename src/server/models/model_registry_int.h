@@ -56,6 +56,15 @@ typedef struct change_note {
     double seconds;
 } change_note;
 
+/* Another name of an entry. Never freed before the registry: requests use its text. */
+typedef struct model_alias {
+    struct model_alias *next;
+    char name[MODEL_NAME_BYTES];
+    char target[MODEL_NAME_BYTES]; /* name of the entry */
+    char think[16];                /* "": none */
+    uint64_t scan;                 /* number of the last scan that found it */
+} model_alias;
+
 struct model_registry {
     model_registry_options options;
     core_lock *core_lock; /* shared by the engines; NULL: there is only one */
@@ -66,6 +75,9 @@ struct model_registry {
     bool has_loader, stop;
     model_entry **entries; /* [n] */
     size_t n;
+    model_alias *aliases;
+    uint32_t n_aliases;
+    uint64_t aliases_from;     /* aliases of this scan and later ones are valid */
     pthread_mutex_t scan_lock; /* one scan at a time; taken before `lock` */
     double scanned;            /* os_now() of the last scan */
     uint64_t scans;            /* under scan_lock */

@@ -142,7 +142,7 @@ void request_find_model(request *a, str name)
 {
     model_registry *models = a->ctx->models;
     model_entry *found = model_registry_find(models, name);
-    a->think_word = (str){"", 0};
+    a->think_word = model_registry_alias_think(models, name);
     if (found == NULL) {
         a->think_word = model_name_take_think_word(&name);
         found = model_registry_find(models, name);

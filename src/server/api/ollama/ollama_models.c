@@ -304,7 +304,9 @@ static void ollama_run_delete(background_job *s)
     model_entry *e;
     if (models_find_named(s, &e))
         http_error_set(&s->error, HTTP_E_PERMISSION, "delete_is_off",
-                       "deleting models is not supported; stop mote serve and delete the file");
+                       "models are not deleted over HTTP; on the machine of the server: mote rm "
+                       "%.100s",
+                       model_entry_name(e));
 }
 
 void handle_ollama_delete(exchange *x)
