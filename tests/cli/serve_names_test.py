@@ -59,7 +59,7 @@ class Home:
             log = ""
             for line in process.stderr:
                 log += line
-                found = re.match(r"listening on http://(\S+)", line)
+                found = re.match(r"listening on \w+://(\S+)", line)
                 if found:
                     break
             else:
@@ -128,7 +128,7 @@ def env_of_a_server_without_model():
             check("a new model", (status, reply.get("model")), (200, "two"))
             check("a model of another machine", "MODEL" in home.mote("env", "claude", "--host", "10.0.0.1:1").stdout, False)
             # Ollama's delete names the command.
-            status, reply = post(f"http://{address}/api/delete", {"model": "one"}, KEY_HEADER, "DELETE")
+            status, reply = post("http://" + address + "/api/delete", {"model": "one"}, KEY_HEADER, "DELETE")
             check("delete", (status, "mote rm one" in reply["error"]), (403, True))
 
 
@@ -159,9 +159,9 @@ def aliases_in_requests():
             wait_for("a removed alias", lambda: model_of("late"), 404)
             for name, thinks in (("early", False), ("thinker", True), ("thinker:nothink", False), ("early:think", True)):
                 body = {"model": name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
-                _, reply = post(f"http://{address}/v1/chat/completions", body)
+                _, reply = post("http://" + address + "/v1/chat/completions", body)
                 check(f"thinking of {name}", "/thinking/" in reply["mote"]["preset"], thinks)
-            status, reply = post(f"http://{address}/api/show", {"model": "early"})
+            status, reply = post("http://" + address + "/api/show", {"model": "early"})
             check("Ollama's show", status, 200)
 
 

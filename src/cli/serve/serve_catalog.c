@@ -168,7 +168,7 @@ static const store_model *list_find_file(const store_model *list, size_t n, cons
     return NULL;
 }
 
-/* Adds the aliases whose model is in the list. */
+/* Adds the aliases of models in the list. */
 static void catalog_add_aliases(const config *c, store *s, const store_model *list, size_t n,
                                 model_catalog_add *add, void *to)
 {

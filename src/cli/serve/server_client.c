@@ -139,9 +139,8 @@ int client_open(server_client *r, const client_options *options)
 
 static int client_no_server(const server_client *r, const char *why)
 {
-    return msg_fail(CLI_NO_SERVER, "no_server",
-                    "no server at %s%s%s: %s (start one: mote serve)", r->host,
-                    r->is_unix ? "" : ":", r->is_unix ? "" : r->port, why);
+    return msg_fail(CLI_NO_SERVER, "no_server", "no server at %s%s%s: %s (start one: mote serve)",
+                    r->host, r->is_unix ? "" : ":", r->is_unix ? "" : r->port, why);
 }
 
 static int client_connect_unix(const server_client *r)
