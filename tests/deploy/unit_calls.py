@@ -180,7 +180,7 @@ def install(work):
 
 
 def installed_models_work():
-    """The command of docs/service.md, under the same restrictions and without a home directory."""
+    """A server for installed models as in docs/service.md, but with the key in a variable; without a home directory."""
     program, *flags = guide_change()["ExecStart"].split()
     rig.equal([program, *flags[:3]], ["/usr/local/bin/mote", "serve", "--listen", "systemd"])
     with tempfile.TemporaryDirectory() as work:
