@@ -30,6 +30,11 @@ void fit_table_fini(fit_table *t)
     *t = (fit_table){0};
 }
 
+static uint64_t fit_context(const fit_request *q)
+{
+    return q->context != 0 ? q->context : FIT_CONTEXT;
+}
+
 /* ---- rows ---- */
 
 static mote_status row_plan(const mote_model *model, const fit_request *q, uint64_t context,
@@ -73,8 +78,7 @@ static mote_status row_read_memory(fit_row *row, const char *path, const fit_req
     TRY(mote_model_open(&model, path, NULL, err));
     mote_model_describe(model, &info);
     row->trained = info.context;
-    const uint64_t context = q->context != 0 ? q->context : FIT_CONTEXT;
-    mote_status status = row_plan(model, q, context, more, &row->asked, err);
+    mote_status status = row_plan(model, q, fit_context(q), more, &row->asked, err);
     if (status == MOTE_OK)
         status = row_plan(model, q, row->trained, more, &row->full, err);
     if (status == MOTE_OK)
@@ -213,7 +217,10 @@ void fit_table_judge(fit_table *t, const machine_speed *speed, const fit_request
 {
     for (uint32_t i = 0; i < t->n; i++) {
         fit_row *row = &t->rows[i];
-        row->speed = speed != NULL ? machine_speed_predict(speed, &row->work) : (model_speed){0};
+        row->speed = (model_speed){0};
+        if (speed != NULL)
+            row->speed =
+                machine_speed_predict(speed, &row->work, fit_context(q), row->asked.kv_cache);
         const double decode = row->speed.decode / q->sessions;
         if (!row_fits(row, q))
             row->verdict = FIT_NO;

@@ -3,13 +3,13 @@
  * machine_speed.h - how fast this machine runs the kernels of mote, measured in a few seconds, and
  * what follows for a model.
  *
- * For every weight format a small model with random weights is run: four layers with a large
- * output matrix. Decoding it reads more than the caches hold, and prefilling it multiplies rows of
- * real lengths. A model with tiny matrices gives the time of everything that is not a product. The
- * speed of a model is then computed from its tensor table:
+ * For every weight format four layers with random weights are run. Decoding them reads more than the
+ * caches hold, and prefilling them multiplies rows of real lengths. A model with tiny matrices gives
+ * the time of everything that is not a product. The speed of a model follows from its tensor table:
  *
  *     decode   bytes of each format / its speed + layers + recurrent state / bandwidth
- *     prefill  multiplications of each format / its speed + layers
+ *              + at the end of a context: KV cache / bandwidth + positions * attention layers
+ *     prefill  multiply-adds of each format / their speed + layers
  *
  * The result is stored in the cache directory, so that `mote run` need not measure again.
  */
@@ -25,8 +25,12 @@
 /* Tokens of the prompt that prefill speeds are about. */
 enum { SPEED_PROMPT = 512 };
 
+/* Above this `slowdown` other programs used the CPU during the measurement. */
+#define SPEED_BUSY 1.25
+
 typedef struct format_speed {
     double decode;  /* bytes of weights per second; 0: not measured */
+    double row;     /* seconds per row of a matrix in addition */
     double prefill; /* multiply-adds per second */
 } format_speed;
 
@@ -34,10 +38,15 @@ typedef struct machine_speed {
     char cpu[CPU_NAME_BYTES];
     uint32_t threads;
     mote_isa isa;
-    uint32_t streams;    /* sessions decoded together */
-    double read;         /* bytes per second of a bare read */
-    double decode_rest;  /* seconds per step: four layers with 16 value heads, without products */
-    double prefill_rest; /* the same, seconds per token */
+    uint32_t streams; /* sessions decoded together */
+    double read;      /* bytes per second of a bare read */
+    /* Seconds without products, of layers with 16 value heads and 8 attention heads: */
+    double decode_rest;       /* per step, four layers */
+    double decode_position;   /* per step, an attention layer, and position of the context */
+    double prefill_delta;     /* per token and DeltaNet layer */
+    double prefill_attention; /* per token and attention layer */
+    double prefill_ffn;       /* per token, layer and feed-forward unit */
+    double slowdown;          /* mean step / undisturbed step */
     format_speed formats[QUANT_N_FORMATS];
 } machine_speed;
 
@@ -50,7 +59,8 @@ typedef struct speed_options {
     bool (*stop)(void); /* asked between runs; true ends with MOTE_E_CANCELED. NULL: never */
 } speed_options;
 
-/* Measures. Takes about a second per format. */
+/* Measures. Takes about a second per format. Results hold for an idle machine: see
+ * machine_speed.c. */
 mote_status machine_speed_measure(machine_speed *out, const speed_options *options,
                                   mote_error *err);
 
@@ -71,13 +81,16 @@ bool machine_speed_path(char *out, size_t room, const char *mote_cache, const ch
 /* What one pass over a model costs, from its tensor table. */
 typedef struct model_work {
     uint64_t
-        bytes[QUANT_N_FORMATS]; /* weights that a decoded token reads, output matrix included */
+        bytes[QUANT_N_FORMATS];     /* weights that a decoded token reads, output matrix included */
+    uint64_t rows[QUANT_N_FORMATS]; /* of these weights */
     uint64_t products[QUANT_N_FORMATS]; /* multiply-adds per prefilled token, without it */
     uint64_t head_bytes;
     quant_format head;
-    uint64_t state_bytes; /* recurrent state of a session */
-    double layers;        /* groups of four layers with 16 value heads */
-    const char *quant;    /* of the file, such as "Q4_K_M"; NULL: not stated */
+    uint64_t state_bytes;    /* recurrent state of a session */
+    uint64_t feed_forward;   /* units of all layers */
+    double delta_layers;     /* with 16 value heads */
+    double attention_layers; /* with 8 heads */
+    const char *quant;       /* of the file, such as "Q4_K_M"; NULL: not stated */
 } model_work;
 
 /* Reads the tensor table of a file. */
@@ -86,10 +99,13 @@ mote_status model_work_read(model_work *out, const char *path, mote_error *err);
 uint32_t model_work_formats(const model_work *work);
 
 typedef struct model_speed {
-    double prefill; /* tokens per second, prompt of SPEED_PROMPT tokens; 0: unknown */
-    double decode;  /* tokens per second at the start of a context, all streams together */
+    double prefill;     /* tokens per second, prompt of SPEED_PROMPT tokens; 0: unknown */
+    double decode;      /* tokens per second at the start of a context, all streams together */
+    double decode_full; /* the same at its end */
 } model_speed;
 
-model_speed machine_speed_predict(const machine_speed *speed, const model_work *work);
+/* decode_full is for `context` tokens per stream, which take kv_bytes of KV cache in all. */
+model_speed machine_speed_predict(const machine_speed *speed, const model_work *work,
+                                  uint64_t context, uint64_t kv_bytes);
 
 #endif

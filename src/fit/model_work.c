@@ -2,8 +2,8 @@
 /*
  * model_work.c - what a pass over a model costs, and how long it takes; see machine_speed.h.
  *
- * All sizes of the family have as many attention heads as half their value heads, so one number
- * describes the layers without their products: groups of four layers, times value heads / 16.
+ * What is not a product grows with the heads of a layer, and of feed-forward layers with their
+ * units.
  */
 #define _GNU_SOURCE
 #include "fit/machine_speed.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STATE_DIM = 128, GROUP = 4, GROUP_HEADS = 16 };
+enum { STATE_DIM = 128, GROUP = 4, VALUE_HEADS = 16, HEADS = 8 };
 
 /* The number N of "blk.N."; -1: another name. */
 static int64_t tensor_layer(const gguf_tensor *t)
@@ -38,14 +38,22 @@ static bool tensor_is_matrix(const gguf_tensor *t)
     return t->format != NULL && t->n_dims == 2;
 }
 
+static bool tensor_is_gate(const gguf_tensor *t)
+{
+    static const char name[] = ".ffn_gate.weight";
+    const size_t n = sizeof name - 1;
+    return t->name.n > n && memcmp(t->name.p + t->name.n - n, name, n) == 0;
+}
+
 static mote_status work_count(model_work *out, const gguf *file, mote_error *err)
 {
-    uint32_t blocks = 0, drafts = 0, value_heads = 0, interval = GROUP;
+    uint32_t blocks = 0, drafts = 0, value_heads = 0, heads = 0, interval = GROUP;
     bool found;
     *out = (model_work){.quant = gguf_file_type(file)};
     TRY(gguf_get_u32(file, "qwen35.block_count", &blocks, NULL, err));
     TRY(gguf_get_u32(file, "qwen35.nextn_predict_layers", &drafts, &found, err));
     TRY(gguf_get_u32(file, "qwen35.ssm.time_step_rank", &value_heads, NULL, err));
+    TRY(gguf_get_u32(file, "qwen35.attention.head_count", &heads, NULL, err));
     TRY(gguf_get_u32(file, "qwen35.full_attention_interval", &interval, &found, err));
     const uint32_t layers = blocks - (drafts < blocks ? drafts : 0);
     const gguf_tensor *head = gguf_find_tensor(file, "output.weight");
@@ -56,17 +64,22 @@ static mote_status work_count(model_work *out, const gguf *file, mote_error *err
     out->head = head->format->format;
     out->head_bytes = head->bytes;
     out->bytes[out->head] = head->bytes;
+    out->rows[out->head] = head->n_dims > 1 ? head->dims[1] : 1;
     for (uint64_t i = 0; i < gguf_n_tensors(file); i++) {
         const gguf_tensor *t = gguf_tensor_at(file, i);
         const int64_t layer = tensor_layer(t);
         if (layer < 0 || layer >= layers || !tensor_is_matrix(t))
             continue;
         out->bytes[t->format->format] += t->bytes;
+        out->rows[t->format->format] += t->dims[1];
         out->products[t->format->format] += t->dims[0] * t->dims[1];
+        out->feed_forward += tensor_is_gate(t) ? t->dims[1] : 0;
     }
-    const uint64_t deltas = layers - layers / (interval > 0 ? interval : GROUP);
+    const uint32_t attentions = layers / (interval > 0 ? interval : GROUP);
+    const uint64_t deltas = layers - attentions;
     out->state_bytes = deltas * value_heads * STATE_DIM * STATE_DIM * sizeof(float);
-    out->layers = (double)layers / GROUP * value_heads / GROUP_HEADS;
+    out->delta_layers = (double)deltas * value_heads / VALUE_HEADS;
+    out->attention_layers = (double)attentions * heads / HEADS;
     return MOTE_OK;
 }
 
@@ -91,22 +104,38 @@ uint32_t model_work_formats(const model_work *work)
     return set;
 }
 
-model_speed machine_speed_predict(const machine_speed *speed, const model_work *work)
+/* Seconds per token of a prompt without products. */
+static double prefill_rest(const machine_speed *speed, const model_work *work)
+{
+    return speed->prefill_delta * work->delta_layers +
+           speed->prefill_attention * work->attention_layers +
+           speed->prefill_ffn * (double)work->feed_forward;
+}
+
+model_speed machine_speed_predict(const machine_speed *speed, const model_work *work,
+                                  uint64_t context, uint64_t kv_bytes)
 {
     const uint32_t needed = model_work_formats(work);
-    double decode = speed->decode_rest * work->layers;
-    double prefill = speed->prefill_rest * work->layers * SPEED_PROMPT;
+    const double layers = work->delta_layers + work->attention_layers;
+    double decode = speed->decode_rest * layers / GROUP;
+    double prefill = prefill_rest(speed, work) * SPEED_PROMPT;
     for (int f = 0; f < QUANT_N_FORMATS; f++) {
         if ((needed >> f & 1) == 0)
             continue;
         if (!(speed->formats[f].decode > 0) || !(speed->formats[f].prefill > 0))
             return (model_speed){0};
-        decode += (double)work->bytes[f] / speed->formats[f].decode;
+        decode += (double)work->bytes[f] / speed->formats[f].decode +
+                  (double)work->rows[f] * speed->formats[f].row;
         prefill += (double)work->products[f] / speed->formats[f].prefill * SPEED_PROMPT;
     }
     if (!(speed->read > 0) || !(speed->formats[work->head].decode > 0))
         return (model_speed){0};
     decode += (double)work->state_bytes * speed->streams / speed->read;
     prefill += (double)work->head_bytes / speed->formats[work->head].decode;
-    return (model_speed){.prefill = SPEED_PROMPT / prefill, .decode = speed->streams / decode};
+    const double positions = (double)context * work->attention_layers * speed->streams;
+    const double full =
+        decode + positions * speed->decode_position + (double)kv_bytes / speed->read;
+    return (model_speed){.prefill = SPEED_PROMPT / prefill,
+                         .decode = speed->streams / decode,
+                         .decode_full = speed->streams / full};
 }

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,8 +35,33 @@ static bool cache_read_formats(machine_speed *out, const json_node *list)
         for (int f = 0; f < QUANT_N_FORMATS; f++)
             if (str_is(json_node_name(node), quant_get((quant_format)f)->name) &&
                 (!cache_number(node, "decode", &out->formats[f].decode) ||
-                 !cache_number(node, "prefill", &out->formats[f].prefill)))
+                 !cache_number(node, "prefill", &out->formats[f].prefill) ||
+                 (json_node_get(node, "row") != NULL &&
+                  !cache_number(node, "row", &out->formats[f].row))))
                 return false;
+    return true;
+}
+
+/* The numbers of a machine_speed besides the formats. */
+static const struct {
+    const char *name;
+    size_t at;
+} rest_numbers[] = {
+    {"read", offsetof(machine_speed, read)},
+    {"decode_rest", offsetof(machine_speed, decode_rest)},
+    {"decode_position", offsetof(machine_speed, decode_position)},
+    {"prefill_delta", offsetof(machine_speed, prefill_delta)},
+    {"prefill_attention", offsetof(machine_speed, prefill_attention)},
+    {"prefill_ffn", offsetof(machine_speed, prefill_ffn)},
+    {"slowdown", offsetof(machine_speed, slowdown)},
+};
+enum { N_REST_NUMBERS = sizeof rest_numbers / sizeof *rest_numbers };
+
+static bool cache_read_rest(machine_speed *out, const json_node *root)
+{
+    for (size_t i = 0; i < N_REST_NUMBERS; i++)
+        if (!cache_number(root, rest_numbers[i].name, (double *)((char *)out + rest_numbers[i].at)))
+            return false;
     return true;
 }
 
@@ -48,9 +74,7 @@ static bool cache_read(machine_speed *out, const json_node *root)
     if (!str_is(json_node_text(json_node_get(root, "version")), mote_version()) ||
         cpu.n >= sizeof out->cpu || !cache_number(root, "threads", &threads) ||
         !mote_isa_parse(json_node_text(json_node_get(root, "isa")).p, &isa) ||
-        !cache_number(root, "read", &out->read) ||
-        !cache_number(root, "decode_rest", &out->decode_rest) ||
-        !cache_number(root, "prefill_rest", &out->prefill_rest))
+        !cache_read_rest(out, root))
         return false;
     memcpy(out->cpu, cpu.p, cpu.n);
     out->threads = (uint32_t)threads;
@@ -112,9 +136,9 @@ mote_status machine_speed_save(const machine_speed *speed, const char *path, mot
     jw_key_text(&j, "cpu", speed->cpu);
     jw_key_uint(&j, "threads", speed->threads);
     jw_key_text(&j, "isa", mote_isa_name(speed->isa));
-    jw_key_double(&j, "read", speed->read);
-    jw_key_double(&j, "decode_rest", speed->decode_rest);
-    jw_key_double(&j, "prefill_rest", speed->prefill_rest);
+    for (size_t i = 0; i < N_REST_NUMBERS; i++)
+        jw_key_double(&j, rest_numbers[i].name,
+                      *(const double *)((const char *)speed + rest_numbers[i].at));
     jw_key(&j, "formats");
     jw_open(&j, '{');
     for (int f = 0; f < QUANT_N_FORMATS; f++) {
@@ -123,6 +147,8 @@ mote_status machine_speed_save(const machine_speed *speed, const char *path, mot
         jw_key(&j, quant_get((quant_format)f)->name);
         jw_open(&j, '{');
         jw_key_double(&j, "decode", speed->formats[f].decode);
+        if (speed->formats[f].row > 0)
+            jw_key_double(&j, "row", speed->formats[f].row);
         jw_key_double(&j, "prefill", speed->formats[f].prefill);
         jw_close(&j, '}');
     }

@@ -117,8 +117,8 @@ def check_table():
     failed = mote("fit", "qwen3.5:3b", code=3)
     assert "0.8b" in failed.stderr and "27b" in failed.stderr, failed.stderr
     lines = mote("fit", "--no-measure", "--memory", "64GB").stdout.splitlines()
-    assert len(lines) == 9 and lines[0].startswith("This machine: ") and lines[1].startswith("MODEL "), lines
-    assert len(mote("fit", "--no-measure", "--memory", "64GB", "--all").stdout.splitlines()) == 34
+    assert len(lines) == 10 and lines[0].startswith("This machine: ") and lines[1].startswith("MODEL "), lines
+    assert len(mote("fit", "--no-measure", "--memory", "64GB", "--all").stdout.splitlines()) == 35
 
 
 def check_choice():
@@ -126,11 +126,19 @@ def check_choice():
     path = Path(os.environ["XDG_CACHE_HOME"]) / "mote/machine-speed.json"
     stored = json.loads(path.read_text())
     fast = {"decode": 2e10, "prefill": 1e12}
-    stored.update(read=2e10, decode_rest=1e-4, prefill_rest=1e-5,
+    stored.update(read=2e10, decode_rest=1e-4, decode_position=1e-9, prefill_delta=1e-6, prefill_attention=1e-6,
+                  prefill_ffn=1e-10, slowdown=1.0,
                   formats={name: fast for name in ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "BF16")})
     path.write_text(json.dumps(stored))
     report = fit("--no-measure", "--memory", "64GB")
     assert report["recommended"] == "qwen3.5:4b", report["recommended"]
+    assert not report["machine"]["busy"], report["machine"]
+    assert all(m["decode_at_context"] < m["decode"] for m in report["models"]), report
+    assert mote("fit", "--no-measure", "--memory", "64GB").stderr == ""
+    path.write_text(json.dumps(stored | {"slowdown": 3.0}))
+    assert fit("--no-measure", "--memory", "64GB")["machine"]["busy"]
+    assert "the machine was busy" in mote("fit", "--no-measure", "--memory", "64GB").stderr
+    path.write_text(json.dumps(stored))
     # nothing is installed: one line with the choice, then how to get it
     failed = mote("run", "qwen3.5", "Hello", "--memory", "3GB", code=3)
     assert failed.stderr.startswith("qwen3.5: qwen3.5:2b "), failed.stderr

@@ -24,7 +24,11 @@ static machine_speed machine_with(double bytes_per_second)
                            .streams = 1,
                            .read = bytes_per_second,
                            .decode_rest = 1e-6,
-                           .prefill_rest = 1e-6};
+                           .decode_position = 1e-9,
+                           .prefill_delta = 1e-6,
+                           .prefill_attention = 1e-6,
+                           .prefill_ffn = 1e-10,
+                           .slowdown = 1};
     for (int f = 0; f < QUANT_N_FORMATS; f++)
         speed.formats[f] =
             (format_speed){.decode = bytes_per_second, .prefill = 100 * bytes_per_second};
@@ -82,11 +86,55 @@ static void test_choice(void **state)
     store_close(s);
 }
 
+/* ---- the prediction ---- */
+
+/* Every part of a model's work takes the time that its definition says. */
+static void test_prediction(void **state)
+{
+    (void)state;
+    machine_speed speed = {.threads = 2, .streams = 1, .read = 1e10};
+    speed.formats[QUANT_Q4_K] = (format_speed){.decode = 1e10, .prefill = 1e12};
+    speed.formats[QUANT_BF16] = (format_speed){.decode = 2e10, .row = 1e-8, .prefill = 1e12};
+    model_work work = {.head = QUANT_Q4_K, .head_bytes = 0};
+    work.bytes[QUANT_Q4_K] = 1000000000;    /* 0.1 s */
+    work.products[QUANT_Q4_K] = 2000000000; /* 0.002 s per token */
+    model_speed s = machine_speed_predict(&speed, &work, 8192, 0);
+    assert_true(s.decode > 9.999 && s.decode < 10.001 && s.decode_full == s.decode);
+    assert_true(s.prefill > 499.9 && s.prefill < 500.1);
+
+    work.bytes[QUANT_BF16] = 1000000000; /* 0.05 s, and 0.05 s for the rows */
+    work.rows[QUANT_BF16] = 5000000;
+    s = machine_speed_predict(&speed, &work, 8192, 0);
+    assert_true(s.decode > 4.999 && s.decode < 5.001);
+
+    /* a context adds the read of its KV cache, 0.1 s, and attention, 0.1 s */
+    work.attention_layers = 8;
+    speed.decode_position = 0.1 / 8 / 8192;
+    s = machine_speed_predict(&speed, &work, 8192, 1000000000);
+    assert_true(s.decode > 4.999 && s.decode < 5.001);
+    assert_true(s.decode_full > 2.499 && s.decode_full < 2.501);
+
+    /* layers: 0.008 s per token of a prompt; 12 layers in groups of four add 0.3 s to a step */
+    work = (model_work){.head = QUANT_Q4_K, .attention_layers = 4, .delta_layers = 8};
+    work.bytes[QUANT_Q4_K] = 1000000000;
+    work.feed_forward = 1000;
+    speed.prefill_attention = 0.001, speed.prefill_delta = 0.0002, speed.prefill_ffn = 2.4e-6;
+    speed.decode_rest = 0.1;
+    s = machine_speed_predict(&speed, &work, 8192, 0);
+    assert_true(s.prefill > 124.9 && s.prefill < 125.1);
+    assert_true(s.decode > 2.499 && s.decode < 2.501);
+
+    work.bytes[QUANT_Q5_K] = 1000000000; /* not measured */
+    s = machine_speed_predict(&speed, &work, 8192, 0);
+    assert_true(s.decode == 0 && s.prefill == 0 && s.decode_full == 0);
+}
+
 /* ---- the stored measurement ---- */
 
 #define OTHER_VERSION                                                                              \
     "{\"version\":\"0.0.0\",\"cpu\":\"\",\"threads\":2,\"isa\":\"ref\",\"read\":1,"                \
-    "\"decode_rest\":1,\"prefill_rest\":1,\"formats\":{}}"
+    "\"decode_rest\":1,\"decode_position\":1,\"prefill_delta\":1,\"prefill_attention\":1,"         \
+    "\"prefill_ffn\":1,\"slowdown\":1,\"formats\":{}}"
 
 static void test_stored(void **state)
 {
@@ -103,6 +151,7 @@ static void test_stored(void **state)
     speed.threads = found.n;
     speed.isa = cpu_best_isa();
     speed.formats[QUANT_Q4_K].decode = 12345.678;
+    speed.formats[QUANT_BF16].row = 1e-8;
     speed.formats[QUANT_Q5_K] = (format_speed){0};
     const speed_options q4 = {.formats = 1u << QUANT_Q4_K};
     assert_false(machine_speed_load(&read, path, &q4));
@@ -159,7 +208,9 @@ static void test_measurement(void **state)
     mote_error err;
     speed_options options = {.formats = 1u << QUANT_Q8_0, .memory = 16 << 20, .threads = 1};
     assert_int_equal(machine_speed_measure(&speed, &options, &err), MOTE_OK);
-    assert_true(speed.read > 0 && speed.decode_rest > 0 && speed.prefill_rest > 0);
+    assert_true(speed.read > 0 && speed.decode_rest > 0 && speed.decode_position > 0);
+    assert_true(speed.prefill_delta > 0 && speed.prefill_attention > 0 && speed.prefill_ffn > 0);
+    assert_true(speed.slowdown >= 0.9); /* one thread cannot use more CPU time than time */
     assert_true(speed.formats[QUANT_Q8_0].decode > 0 && speed.formats[QUANT_Q8_0].prefill > 0);
     assert_true(speed.formats[QUANT_Q4_K].decode == 0);
     assert_int_equal(speed.threads, 1);
@@ -199,7 +250,8 @@ static void test_mixes(void **state)
         assert_int_equal(model_work_read(&work, file.path, &err), MOTE_OK);
         const uint32_t expected = 1u << mix->most | 1u << mix->head | 1u << mix->better;
         assert_int_equal(model_work_formats(&work), expected);
-        assert_true(work.layers == 2);
+        assert_true(work.delta_layers == 6 && work.attention_layers == 2);
+        assert_int_equal(work.feed_forward, 8 * shape.feed_forward);
         mote_model_close(model);
         shape_file_close(&file);
     }
@@ -208,9 +260,8 @@ static void test_mixes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_stored),
-        cmocka_unit_test(test_measurement),
+        cmocka_unit_test(test_choice), cmocka_unit_test(test_prediction),
+        cmocka_unit_test(test_stored), cmocka_unit_test(test_measurement),
         cmocka_unit_test(test_mixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,12 @@ static bool fit_is_shown(const fit_state *f, const fit_row *row)
 
 /* ---- text ---- */
 
+/* Other programs used the CPU during the measurement. */
+static bool fit_was_busy(const fit_state *f)
+{
+    return f->measured && f->speed.slowdown > SPEED_BUSY;
+}
+
 static void fit_print_machine(const fit_state *f)
 {
     cli_out *o = f->call->out;
@@ -198,6 +204,10 @@ static void fit_print_machine(const fit_state *f)
                    text_counted(a, f->speed.threads, "thread"), mote_isa_name(f->speed.isa),
                    text_bytes(b, (uint64_t)f->speed.read));
     out_printf(o, "%s usable (%s)\n", text_bytes(c, f->request.budget), f->limit);
+    if (fit_was_busy(f))
+        msg_note("the machine was busy: steps took %.1f times their CPU time. Speeds are those of "
+                 "an idle machine, estimated from it; repeat mote fit when other programs are idle",
+                 f->speed.slowdown);
 }
 
 static const char *fit_shown_name(const fit_state *f, const fit_row *row)
@@ -227,7 +237,7 @@ static void fit_print_row(const fit_state *f, const fit_row *row, int width)
 {
     char name[4 * NAME_COLUMNS + 1], weights[TEXT_NUMBER_BYTES], asked[TEXT_NUMBER_BYTES],
         full[TEXT_NUMBER_BYTES], context[TEXT_NUMBER_BYTES], prefill[TEXT_NUMBER_BYTES],
-        decode[TEXT_NUMBER_BYTES];
+        decode[TEXT_NUMBER_BYTES], deep[TEXT_NUMBER_BYTES];
     const char *shown = fit_shown_name(f, row);
     text_fit(name, sizeof name, shown, strlen(shown), NAME_COLUMNS);
     text_bytes(weights, row->asked.weights + row->vision);
@@ -239,8 +249,9 @@ static void fit_print_row(const fit_state *f, const fit_row *row, int width)
         snprintf(context, sizeof context, "-");
     fit_rate(prefill, row->speed.prefill);
     fit_rate(decode, row->speed.decode);
-    out_printf(f->call->out, "%-*s  %-7s  %8s  %8s  %8s  %8s  %7s  %6s  %s%s\n", width, name,
-               row->quant, weights, asked, full, context, prefill, decode,
+    fit_rate(deep, row->speed.decode_full);
+    out_printf(f->call->out, "%-*s  %-7s  %8s  %8s  %8s  %8s  %7s  %6s  %6s  %s%s\n", width, name,
+               row->quant, weights, asked, full, context, prefill, decode, deep,
                fit_verdict_name(row->verdict), row->installed != NULL ? ", installed" : "");
 }
 
@@ -256,8 +267,8 @@ static void fit_print_text(const fit_state *f)
         snprintf(asked, sizeof asked, "%llu", (unsigned long long)f->options->context);
     snprintf(label, sizeof label, "AT %s", asked);
     fit_print_machine(f);
-    out_printf(o, "%-*s  %-7s  %8s  %8s  %8s  %8s  %7s  %6s\n", width, "MODEL", "QUANT", "SIZE",
-               label, "AT FULL", "CONTEXT", "PREFILL", "DECODE");
+    out_printf(o, "%-*s  %-7s  %8s  %8s  %8s  %8s  %7s  %6s  %6s\n", width, "MODEL", "QUANT",
+               "SIZE", label, "AT FULL", "CONTEXT", "PREFILL", "DECODE", label);
     for (uint32_t i = 0; i < f->table.n; i++) {
         const fit_row *row = &f->table.rows[i];
         const bool shown = fit_is_shown(f, row);
@@ -266,13 +277,15 @@ static void fit_print_text(const fit_state *f)
         if (shown)
             fit_print_row(f, row, width);
     }
-    out_printf(o,
-               "AT: memory with a context of %s tokens%s, and with the trained one. CONTEXT: the "
-               "largest that fits.\nPREFILL, DECODE: tokens per second%s.%s%s\n",
-               asked, f->options->parallel > 1 ? " per session" : "",
-               f->measured ? "" : ", unknown without a measurement",
-               vision ? " Sizes include the vision encoder." : "",
-               hidden ? " --all lists every quantisation." : "");
+    out_printf(
+        o,
+        "AT: memory with a context of %s tokens%s, and with the trained one. CONTEXT: the "
+        "largest that fits.\nPREFILL, DECODE: tokens per second%s; AT: decode with %s tokens of "
+        "context.\n%s%s\n",
+        asked, f->options->parallel > 1 ? " per session" : "",
+        f->measured ? "" : ", unknown without a measurement", asked,
+        vision ? "Sizes include the vision encoder. " : "",
+        hidden ? "--all lists every quantisation." : "");
 }
 
 /* ---- JSON ---- */
@@ -311,6 +324,7 @@ static void fit_write_row(const fit_state *f, strbuf *j, const fit_row *row)
     jw_key_uint(j, "context_fits", row->context);
     fit_write_speed(j, "prefill", row->speed.prefill);
     fit_write_speed(j, "decode", row->speed.decode);
+    fit_write_speed(j, "decode_at_context", row->speed.decode_full);
     jw_key_bool(j, "fits", row->verdict != FIT_NO);
     jw_key_text(j, "verdict", fit_verdict_name(row->verdict));
     jw_close(j, '}');
@@ -333,6 +347,8 @@ static int fit_write_json(const fit_state *f)
         jw_key_uint(&j, "threads", f->speed.threads);
         jw_key_text(&j, "isa", mote_isa_name(f->speed.isa));
         jw_key_double(&j, "bytes_per_second", f->speed.read);
+        jw_key_double(&j, "slowdown", f->speed.slowdown);
+        jw_key_bool(&j, "busy", fit_was_busy(f));
         jw_close(&j, '}');
     } else {
         jw_null(&j);
