@@ -30,6 +30,15 @@ wrong 2 "--temp must be a number from 0 to 2, got 'nan' [bad_argument]" run m --
 wrong 2 "-n must be a whole number from 1 to 4194304, got '1.5' [bad_argument]" run m -n1.5
 wrong 2 "--seed must be a whole number of at least 0, got '-1' [bad_argument]" run m --seed -1
 wrong 2 "--kv must be f16|f32|q8_0, got 'q8' [bad_argument]" run m --kv q8
+# one row of --context: the same names everywhere
+for name in context num-ctx ctx-size n-ctx max-model-len; do
+    for command in run bench serve; do
+        wrong 2 "--context must be auto or a whole number from 1 to 4194304, got '0' [bad_argument]" $command m --$name 0
+    done
+    for command in show fit "cp m"; do
+        wrong 2 "--context must be a whole number from 1 to 4194304, got '0' [bad_argument]" $command m --$name 0
+    done
+done
 levels() { "$MOTE" version | sed -n "s/^  instruction sets  \(.*\);.*/\1/p" | sed "s/ /, /g"; }
 case $(uname -m) in
 x86_64) wrong 2 "neon is an instruction set level of 64-bit ARM CPUs; levels of this CPU: ref, avx2, avx512, amx [bad_argument]" run "$model" a --isa neon ;;

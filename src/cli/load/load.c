@@ -27,11 +27,11 @@ _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways 
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,
                "LOAD_KV_CHOICES lists the formats in order");
 
-enum { MAX_THREADS = 512, THREADS_PER_CPU = 4 };
+enum { THREADS_PER_CPU = 4 };
 
 /* More threads than CPUs only take turns; a few per CPU are enough for every test. CPUs are those
  * of the affinity mask, or the cgroup quota if it is smaller. */
-static double threads_limit(const char **why)
+double load_threads_limit(const char **why)
 {
     static char text[64];
     cores found;
@@ -43,42 +43,17 @@ static double threads_limit(const char **why)
         cpus = found.n;
     snprintf(text, sizeof text, "%d per CPU; this process may use %u", THREADS_PER_CPU, cpus);
     *why = text;
-    return cpus < MAX_THREADS / THREADS_PER_CPU ? cpus * THREADS_PER_CPU : MAX_THREADS;
+    return cpus < LOAD_MAX_THREADS / THREADS_PER_CPU ? cpus * THREADS_PER_CPU : LOAD_MAX_THREADS;
 }
 
 const cli_flag load_flags[] = {
-    {.name = "context",
-     .letter = 'c',
-     .kind = FLAG_COUNT,
-     .value = "N|auto",
-     .word = "auto",
-     .min = 1,
-     .max = 4194304,
+    {LOAD_CONTEXT_FLAG, .value = "N|auto", .word = "auto",
      .shown = "auto: 4096, in a chat 32768, or what the prompt needs; less if memory is short",
-     .env = "MOTE_CONTEXT",
-     .aliases = "num-ctx|ctx-size|n-ctx|max-model-len",
-     .at = offsetof(load_options, context),
+     .env = "MOTE_CONTEXT", .at = offsetof(load_options, context),
      .help = "context size in tokens: prompt and answer together"},
-    {.name = "memory",
-     .kind = FLAG_SIZE,
-     .value = "SIZE",
-     .min = LOAD_MEMORY_MIN,
-     .max = LOAD_MEMORY_MAX,
-     .shown = "what is available",
-     .env = "MOTE_MEMORY",
-     .at = offsetof(load_options, memory),
+    {LOAD_MEMORY_FLAG, .shown = "what is available", .at = offsetof(load_options, memory),
      .help = "memory limit, such as 8GB, 500MB or 4GiB; may exceed what is available"},
-    {.name = "threads",
-     .letter = 't',
-     .kind = FLAG_COUNT,
-     .value = "N",
-     .min = 1,
-     .max = MAX_THREADS,
-     .limit = threads_limit,
-     .range = "1 to 4 per CPU",
-     .shown = "one per core",
-     .env = "MOTE_THREADS",
-     .at = offsetof(load_options, threads),
+    {LOAD_THREADS_FLAG, .at = offsetof(load_options, threads),
      .help = "threads; affects speed, never the output"},
     {.name = "pin",
      .kind = FLAG_CHOICE,
@@ -87,21 +62,11 @@ const cli_flag load_flags[] = {
      .at = offsetof(load_options, pin),
      .help = "thread affinity: auto avoids slow cores, off sets none, cores binds each thread to "
              "one core"},
-    {.name = "kv",
-     .kind = FLAG_CHOICE,
-     .value = LOAD_KV_CHOICES,
-     .initial = "f16",
-     .env = "MOTE_KV",
-     .at = offsetof(load_options, kv),
+    {LOAD_KV_FLAG, .at = offsetof(load_options, kv),
      .help =
          "type of the KV cache: q8_0 needs half the memory of f16; f32 needs twice as much and is "
          "for comparison with a reference"},
-    {.name = "isa",
-     .kind = FLAG_CHOICE,
-     .value = LOAD_ISA_CHOICES,
-     .initial = "best",
-     .env = "MOTE_ISA",
-     .at = offsetof(load_options, isa),
+    {LOAD_ISA_FLAG, .at = offsetof(load_options, isa),
      .help = "highest instruction set to use; affects speed, never the output"},
     {.name = "yarn",
      .kind = FLAG_NUMBER,

@@ -35,9 +35,28 @@ const char *load_kv_name(uint64_t kv);
 /* The flags of a flag_group with a load_options at its base. */
 extern const cli_flag load_flags[];
 enum { LOAD_N_FLAGS = 7 };
-/* Range of --memory. */
-#define LOAD_MEMORY_MIN 10e6
-#define LOAD_MEMORY_MAX 65536e9
+/* What several commands have in common in a flag: its names, its range, its variable. A row adds
+ * `at`, `help` and the default. */
+#define LOAD_CONTEXT_FLAG                                                                          \
+    .name = "context", .letter = 'c', .kind = FLAG_COUNT, .min = 1, .max = 4194304,                \
+    .aliases = "num-ctx|ctx-size|n-ctx|max-model-len"
+#define LOAD_MEMORY_FLAG                                                                           \
+    .name = "memory", .kind = FLAG_SIZE, .value = "SIZE", .min = 10e6, .max = 65536e9,             \
+    .env = "MOTE_MEMORY"
+#define LOAD_THREADS_FLAG                                                                          \
+    .name = "threads", .letter = 't', .kind = FLAG_COUNT, .value = "N", .min = 1,                  \
+    .max = LOAD_MAX_THREADS, .limit = load_threads_limit, .range = "1 to 4 per CPU",               \
+    .shown = "one per core", .env = "MOTE_THREADS"
+#define LOAD_KV_FLAG                                                                               \
+    .name = "kv", .kind = FLAG_CHOICE, .value = LOAD_KV_CHOICES, .initial = "f16", .env = "MOTE_KV"
+#define LOAD_ISA_FLAG                                                                              \
+    .name = "isa", .kind = FLAG_CHOICE, .value = LOAD_ISA_CHOICES, .initial = "best",              \
+    .env = "MOTE_ISA"
+#define LOAD_PARALLEL_FLAG                                                                         \
+    .name = "parallel", .kind = FLAG_COUNT, .value = "N", .min = 1, .max = 256,                    \
+    .aliases = "np|max-num-seqs"
+enum { LOAD_MAX_THREADS = 512 };
+flag_limit load_threads_limit;
 #define LOAD_FLAG_GROUP(base)                                                                      \
     {                                                                                              \
         "Machine", load_flags, LOAD_N_FLAGS, base                                                  \
