@@ -116,18 +116,9 @@ static mote_status row_read_shape(fit_row *row, const fit_mix *mix, const fit_re
                                   mote_error *err)
 {
     const known_model *k = row->known;
-    const fit_shape shape = {.layers = k->layers,
-                             .embedding = k->embedding,
-                             .feed_forward = k->feed_forward,
-                             .heads = k->heads,
-                             .kv_heads = k->kv_heads,
-                             .value_heads = k->value_heads,
-                             .vocabulary = k->vocabulary,
-                             .context = k->context,
-                             .tied = k->tied};
     shape_file file;
     row->vision = k->mmproj[0] != '\0' ? 2 * k->vision_parameters : 0; /* published as F16 */
-    TRY(shape_file_create(&file, &shape, mix, SHAPE_HOLLOW, err));
+    TRY(shape_file_create(&file, &k->shape, mix, SHAPE_HOLLOW, err));
     mote_status status = model_work_read(&row->work, file.path, err);
     /* a plan counts the path of the file; that of the real one is not known */
     const uint64_t more = shape_vocabulary_bytes - strlen(file.path);
@@ -158,7 +149,7 @@ static mote_status add_known_quant(fit_table *t, store *s, const known_model *kn
     const fit_mix *mix = fit_mix_find(quant);
     if (row.installed != NULL && row_read_installed(&row, q, NULL) == MOTE_OK)
         return table_add(t, &row, err);
-    if (mix == NULL || known->layers == 0)
+    if (mix == NULL || known->shape.layers == 0)
         return MOTE_OK;
     row.installed = NULL;
     TRY(row_read_shape(&row, mix, q, err));

@@ -109,7 +109,7 @@ static void rig_close(speed_rig *r)
     mem_free(r->work);
 }
 
-static mote_status rig_open(speed_rig *r, const fit_shape *shape, quant_format format,
+static mote_status rig_open(speed_rig *r, const model_shape *shape, quant_format format,
                             const speed_options *options, mote_error *err)
 {
     const fit_mix mix = {.most = format, .head = format, .better = format};
@@ -310,15 +310,15 @@ typedef struct model_width {
 } model_width;
 
 /* As few products as possible: 32 is the shortest row of a matrix. */
-static const fit_shape small_shape = {.layers = LAYERS,
-                                      .embedding = 32,
-                                      .feed_forward = 8192,
-                                      .heads = 8,
-                                      .kv_heads = 2,
-                                      .value_heads = VALUE_HEADS,
-                                      .vocabulary = 256,
-                                      .context = DEEP_CONTEXT,
-                                      .tied = true};
+static const model_shape small_shape = {.layers = LAYERS,
+                                        .embedding = 32,
+                                        .feed_forward = 8192,
+                                        .heads = 8,
+                                        .kv_heads = 2,
+                                        .value_heads = VALUE_HEADS,
+                                        .vocabulary = 256,
+                                        .context = DEEP_CONTEXT,
+                                        .tied = true};
 
 /* Sizes of the matrices: those of 2B, a middle size of the family, and those of 0.8B. */
 static const model_width middle_width = {2048, 6144}, short_width = {1024, 3584};
@@ -334,17 +334,17 @@ static uint64_t step_bytes(uint64_t memory)
 }
 
 /* The output matrix adds what the layers lack to step_bytes. */
-static fit_shape format_shape(model_width width, quant_format format, uint64_t memory)
+static model_shape format_shape(model_width width, quant_format format, uint64_t memory)
 {
-    fit_shape shape = {.layers = LAYERS,
-                       .embedding = width.embedding,
-                       .feed_forward = width.feed_forward,
-                       .heads = 8,
-                       .kv_heads = 2,
-                       .value_heads = VALUE_HEADS,
-                       .vocabulary = 4096,
-                       .context = SPEED_PROMPT,
-                       .tied = true};
+    model_shape shape = {.layers = LAYERS,
+                         .embedding = width.embedding,
+                         .feed_forward = width.feed_forward,
+                         .heads = 8,
+                         .kv_heads = 2,
+                         .value_heads = VALUE_HEADS,
+                         .vocabulary = 4096,
+                         .context = SPEED_PROMPT,
+                         .tied = true};
     /* of all layers, as rows of the output matrix; about */
     const uint64_t rows = LAYERS * (3 * (uint64_t)width.feed_forward + 10240);
     uint64_t row_bytes = 1;
@@ -371,7 +371,7 @@ typedef struct format_times {
     double position; /* seconds of an attention layer; of the tiny model only */
     double read;     /* bytes per second */
     model_work work;
-    fit_shape shape;
+    model_shape shape;
     double short_decode; /* seconds of a step of a model with short rows; 0: not measured */
     model_work short_work;
 } format_times;
@@ -430,7 +430,7 @@ static mote_status measure_short_rows(format_times *out, quant_format format,
 {
     speed_rig r;
     pass_times decode = times_none();
-    const fit_shape shape = format_shape(short_width, format, options->memory);
+    const model_shape shape = format_shape(short_width, format, options->memory);
     mote_status status = rig_open(&r, &shape, format, options, err);
     r.seconds = seconds;
     if (status == MOTE_OK)
@@ -507,7 +507,7 @@ static void speed_set_decode(machine_speed *out, quant_format format, const form
 static void speed_set_format(machine_speed *out, quant_format format, const format_times *t)
 {
     format_speed *speed = &out->formats[format];
-    const fit_shape *s = &t->shape;
+    const model_shape *s = &t->shape;
     /* multiply-adds per token of a DeltaNet layer: qkv, gate, output, SwiGLU */
     const double value = 128.0 * s->value_heads, key = 128.0 * 16;
     const double products = s->embedding * (2 * key + 3 * value + 3.0 * s->feed_forward);

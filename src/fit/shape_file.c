@@ -88,7 +88,7 @@ typedef struct shape_tensor {
 } shape_tensor;
 
 typedef struct shape_writer {
-    const fit_shape *shape;
+    const model_shape *shape;
     const fit_mix *mix;
     strbuf entries, table;
     uint32_t n_entries;
@@ -148,7 +148,7 @@ static void entry_array(shape_writer *w, const char *key, gguf_type type, uint64
 
 static void shape_add_hparams(shape_writer *w)
 {
-    const fit_shape *s = w->shape;
+    const model_shape *s = w->shape;
     const struct {
         const char *key;
         uint32_t value;
@@ -267,7 +267,7 @@ static void shape_add_floats(shape_writer *w, uint32_t layer, const char *name, 
 
 static void shape_add_attention(shape_writer *w, uint32_t i)
 {
-    const fit_shape *s = w->shape;
+    const model_shape *s = w->shape;
     shape_add_matrix(w, i, "attn_q", s->embedding, 2 * HEAD_DIM * (uint64_t)s->heads);
     shape_add_matrix(w, i, "attn_k", s->embedding, HEAD_DIM * (uint64_t)s->kv_heads);
     shape_add_matrix(w, i, "attn_v", s->embedding, HEAD_DIM * (uint64_t)s->kv_heads);
@@ -278,7 +278,7 @@ static void shape_add_attention(shape_writer *w, uint32_t i)
 
 static void shape_add_delta(shape_writer *w, uint32_t i)
 {
-    const fit_shape *s = w->shape;
+    const model_shape *s = w->shape;
     const uint64_t value = (uint64_t)s->value_heads * STATE_DIM;
     const uint64_t conv = 2 * KEY_HEADS * STATE_DIM + value;
     shape_add_matrix(w, i, "attn_qkv", s->embedding, conv);
@@ -294,7 +294,7 @@ static void shape_add_delta(shape_writer *w, uint32_t i)
 
 static void shape_add_tensors(shape_writer *w)
 {
-    const fit_shape *s = w->shape;
+    const model_shape *s = w->shape;
     const quant_format table = s->tied ? w->mix->head : w->mix->most;
     shape_add_tensor(w, "token_embd.weight", table, s->embedding, s->vocabulary);
     shape_add_tensor(w, "output_norm.weight", QUANT_F32, s->embedding, 0);
@@ -456,7 +456,7 @@ static mote_status shape_write(const shape_writer *w, shape_file *out, uint64_t 
     return status;
 }
 
-mote_status shape_file_create(shape_file *out, const fit_shape *shape, const fit_mix *mix,
+mote_status shape_file_create(shape_file *out, const model_shape *shape, const fit_mix *mix,
                               shape_content content, mote_error *err)
 {
     shape_writer w = {.shape = shape, .mix = mix};

@@ -15,19 +15,9 @@
 
 #include "base/err.h"
 #include "quant/quant.h"
+#include "store/known_models.h"
 
 #include <mote.h>
-
-/* The numbers that determine the tensors of a model. */
-typedef struct fit_shape {
-    uint32_t layers; /* a multiple of 4; every fourth is attention */
-    uint32_t embedding, feed_forward;
-    uint32_t heads, kv_heads; /* of attention layers, 256 values each */
-    uint32_t value_heads;     /* of DeltaNet layers, 128 values each; 16 key heads */
-    uint32_t vocabulary;
-    uint32_t context;
-    bool tied; /* the output matrix is the embedding matrix */
-} fit_shape;
 
 /* Layers in which the most sensitive matrices have a better format. */
 typedef enum mix_rule {
@@ -57,7 +47,7 @@ typedef struct shape_file {
 
 typedef enum shape_content { SHAPE_HOLLOW, SHAPE_FILLED } shape_content;
 
-mote_status shape_file_create(shape_file *out, const fit_shape *shape, const fit_mix *mix,
+mote_status shape_file_create(shape_file *out, const model_shape *shape, const fit_mix *mix,
                               shape_content content, mote_error *err);
 void shape_file_close(shape_file *file);
 

@@ -122,16 +122,16 @@ static const known_key keys[] = {
     {"parameters", KNOWN_U64, AT(parameters)},
     {"vision-parameters", KNOWN_U64, AT(vision_parameters)},
     {"mtp-parameters", KNOWN_U64, AT(mtp_parameters)},
-    {"layers", KNOWN_U32, AT(layers)},
+    {"layers", KNOWN_U32, AT(shape.layers)},
     {"attention-layers", KNOWN_U32, AT(attention_layers)},
-    {"embedding", KNOWN_U32, AT(embedding)},
-    {"feed-forward", KNOWN_U32, AT(feed_forward)},
-    {"heads", KNOWN_U32, AT(heads)},
-    {"kv-heads", KNOWN_U32, AT(kv_heads)},
-    {"value-heads", KNOWN_U32, AT(value_heads)},
-    {"vocabulary", KNOWN_U32, AT(vocabulary)},
-    {"context", KNOWN_U32, AT(context)},
-    {"tied", KNOWN_BOOL, AT(tied)},
+    {"embedding", KNOWN_U32, AT(shape.embedding)},
+    {"feed-forward", KNOWN_U32, AT(shape.feed_forward)},
+    {"heads", KNOWN_U32, AT(shape.heads)},
+    {"kv-heads", KNOWN_U32, AT(shape.kv_heads)},
+    {"value-heads", KNOWN_U32, AT(shape.value_heads)},
+    {"vocabulary", KNOWN_U32, AT(shape.vocabulary)},
+    {"context", KNOWN_U32, AT(shape.context)},
+    {"tied", KNOWN_BOOL, AT(shape.tied)},
 };
 
 static void known_copy(char *out, str text)
@@ -222,7 +222,7 @@ static const char *known_set(known_model *row, const known_key *key, str value)
     case KNOWN_BOOL:
         if (!str_is(value, "yes") && !str_is(value, "no"))
             return "must be yes or no";
-        row->tied = str_is(value, "yes");
+        row->shape.tied = str_is(value, "yes");
         return NULL;
     }
     known_copy(at, value);

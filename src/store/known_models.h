@@ -42,6 +42,17 @@ enum {
 typedef enum known_grade { GRADE_SMALL, GRADE_BALANCED, GRADE_BEST, N_GRADES } known_grade;
 extern const char *const known_grade_names[N_GRADES]; /* "small", "balanced", "best" */
 
+/* The numbers that determine the tensors of a model. */
+typedef struct model_shape {
+    uint32_t layers; /* a multiple of 4; every fourth is attention */
+    uint32_t embedding, feed_forward;
+    uint32_t heads, kv_heads; /* of attention layers, 256 values each */
+    uint32_t value_heads;     /* of DeltaNet layers, 128 values each; 16 key heads */
+    uint32_t vocabulary;
+    uint32_t context;
+    bool tied; /* the output matrix is the embedding matrix */
+} model_shape;
+
 typedef struct known_model {
     char name[KNOWN_NAME_BYTES]; /* lower case: "qwen3.5:4b", or without a size: "mote-tiny" */
     char repo[KNOWN_REPO_BYTES]; /* "owner/name" */
@@ -54,19 +65,12 @@ typedef struct known_model {
     char standard[KNOWN_QUANT_BYTES];         /* quant of the plain name */
     char grades[N_GRADES][KNOWN_QUANT_BYTES]; /* "": no such grade */
 
-    /* Shape, 0 if the section does not give it. */
+    /* 0 if the section does not give it. */
     uint64_t parameters;        /* of the text model, embeddings included */
     uint64_t vision_parameters; /* of the mmproj file */
     uint64_t mtp_parameters;
-    uint32_t layers;
     uint32_t attention_layers;
-    uint32_t embedding;
-    uint32_t feed_forward;
-    uint32_t heads, kv_heads; /* of attention layers, 256 values each */
-    uint32_t value_heads;     /* of DeltaNet layers, 128 values each; 16 key heads */
-    uint32_t vocabulary;
-    uint32_t context;
-    bool tied; /* the output matrix is the embedding matrix */
+    model_shape shape;
 } known_model;
 
 /* Rows in the order of the built-in table, then of the files. */

@@ -176,7 +176,7 @@ static void users_table(void **state)
     assert_int_equal(k.n, n + 1);
     const known_model *row = known_models_find(&k, str_of("qwen3.5:4b"));
     assert_string_equal(row->repo, "me/Mine");
-    assert_int_equal(row->layers, 32); /* keys that the section does not give stay */
+    assert_int_equal(row->shape.layers, 32); /* keys that the section does not give stay */
     model_name m;
     assert_int_equal(model_name_parse(&m, &k, "mote-tiny:q8_0", &err), MOTE_OK);
     assert_string_equal(m.quant, "Q8_0");

@@ -229,14 +229,14 @@ static void test_mixes(void **state)
     static const char *const names[] = {"F16",    "bf16",   "Q8_0",  "Q6_K", "Q5_K_M",
                                         "Q5_K_S", "Q5_0",   "Q5_1",  "Q4_1", "Q4_0",
                                         "q4_k_m", "Q4_K_S", "Q3_K_S"};
-    const fit_shape shape = {.layers = 8,
-                             .embedding = 256,
-                             .feed_forward = 256,
-                             .heads = 8,
-                             .kv_heads = 2,
-                             .value_heads = 16,
-                             .vocabulary = 1024,
-                             .context = 4096};
+    const model_shape shape = {.layers = 8,
+                               .embedding = 256,
+                               .feed_forward = 256,
+                               .heads = 8,
+                               .kv_heads = 2,
+                               .value_heads = 16,
+                               .vocabulary = 1024,
+                               .context = 4096};
     assert_null(fit_mix_find("UD-Q4_K_XL"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const fit_mix *mix = fit_mix_find(names[i]);

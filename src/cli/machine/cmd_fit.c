@@ -113,7 +113,7 @@ static int fit_add_rows(fit_state *f)
         return msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text);
     } else if (f->name.kind == MODEL_NAME_FAMILY) {
         status = fit_add_family(f, f->name.text, &err);
-    } else if (f->name.kind == MODEL_NAME_KNOWN && f->name.known->layers > 0) {
+    } else if (f->name.kind == MODEL_NAME_KNOWN && f->name.known->shape.layers > 0) {
         status = fit_add_name(f, &err);
     } else {
         return fit_add_found(f);
