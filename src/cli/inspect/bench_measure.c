@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { CHUNK = 512, FIRST_PROMPT = 16, DECODE_WARMUP = 4 };
 
@@ -29,17 +30,46 @@ static mote_token bench_token(const mote_model *model, uint64_t i)
     return (mote_token)(philox(1, i, 0).word[0] % info.tokens);
 }
 
+/* A repeat by the clock, and the CPU time of all threads. */
+typedef struct bench_sample {
+    double wall, cpu;
+} bench_sample;
+
+static double cpu_now(void)
+{
+    struct timespec now = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bench_sample sample_begin(void)
+{
+    return (bench_sample){os_now(), cpu_now()};
+}
+
+static bench_sample sample_end(bench_sample start)
+{
+    return (bench_sample){os_now() - start.wall, cpu_now() - start.cpu};
+}
+
 static int bench_compare(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    double x = ((const bench_sample *)a)->wall, y = ((const bench_sample *)b)->wall;
     return (x > y) - (x < y);
 }
 
-static void bench_summarize(bench_time *out, double *seconds, uint32_t n, uint64_t tokens)
+static void bench_summarize(bench_time *out, bench_sample *samples, const bench *b, uint64_t tokens)
 {
-    qsort(seconds, n, sizeof *seconds, bench_compare);
-    *out =
-        (bench_time){.best = seconds[0], .median = seconds[n / 2], .repeats = n, .tokens = tokens};
+    const uint32_t n = b->repeats;
+    qsort(samples, n, sizeof *samples, bench_compare);
+    *out = (bench_time){.best = samples[0].wall,
+                        .median = samples[n / 2].wall,
+                        .best_cpu = samples[0].cpu,
+                        .repeats = n,
+                        .tokens = tokens};
+    for (uint32_t i = 1; i < n; i++)
+        out->best_cpu = samples[i].cpu < out->best_cpu ? samples[i].cpu : out->best_cpu;
+    out->best_cpu /= b->threads > 0 ? b->threads : 1;
 }
 
 /* An engine with n sessions. */
@@ -128,15 +158,15 @@ static mote_status rig_prefill(rig *r, const bench *b, uint64_t n, mote_error *e
     return MOTE_OK;
 }
 
-static mote_status rig_time_prefill(rig *r, const bench *b, uint64_t n, double *seconds,
+static mote_status rig_time_prefill(rig *r, const bench *b, uint64_t n, bench_sample *samples,
                                     mote_error *err)
 {
     TRY(rig_prefill(r, b, n < CHUNK ? n : CHUNK, err)); /* warm-up: touches all memory */
     for (uint32_t i = 0; i < b->repeats; i++) {
         mote_session_rewind(r->sessions[0], 0);
-        double start = os_now();
+        const bench_sample start = sample_begin();
         TRY(rig_prefill(r, b, n, err));
-        seconds[i] = os_now() - start;
+        samples[i] = sample_end(start);
     }
     return MOTE_OK;
 }
@@ -144,12 +174,12 @@ static mote_status rig_time_prefill(rig *r, const bench *b, uint64_t n, double *
 mote_status bench_prompt(const bench *b, uint64_t n, bench_time *out, mote_error *err)
 {
     rig r;
-    double seconds[BENCH_MAX_REPEATS];
+    bench_sample samples[BENCH_MAX_REPEATS];
     TRY(rig_open(&r, b, 1, n, err));
-    mote_status status = rig_time_prefill(&r, b, n, seconds, err);
+    mote_status status = rig_time_prefill(&r, b, n, samples, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        bench_summarize(out, seconds, b->repeats, n);
+        bench_summarize(out, samples, b, n);
     return status;
 }
 
@@ -169,13 +199,13 @@ static mote_status rig_decode(rig *r, const bench *b, uint32_t steps, mote_error
     return MOTE_OK;
 }
 
-static mote_status rig_time_decode(rig *r, const bench *b, double *seconds, mote_error *err)
+static mote_status rig_time_decode(rig *r, const bench *b, bench_sample *samples, mote_error *err)
 {
     TRY(rig_decode(r, b, DECODE_WARMUP, err));
     for (uint32_t i = 0; i < b->repeats; i++) {
-        double start = os_now();
+        const bench_sample start = sample_begin();
         TRY(rig_decode(r, b, b->decode_tokens, err));
-        seconds[i] = os_now() - start;
+        samples[i] = sample_end(start);
     }
     return MOTE_OK;
 }
@@ -188,26 +218,26 @@ static uint64_t bench_decode_context(const bench *b)
 mote_status bench_decode(const bench *b, uint64_t depth, bench_time *out, mote_error *err)
 {
     rig r;
-    double seconds[BENCH_MAX_REPEATS];
+    bench_sample samples[BENCH_MAX_REPEATS];
     TRY(rig_open(&r, b, 1, depth + bench_decode_context(b), err));
     mote_status status = rig_prefill(&r, b, depth, err);
     if (status == MOTE_OK)
-        status = rig_time_decode(&r, b, seconds, err);
+        status = rig_time_decode(&r, b, samples, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        bench_summarize(out, seconds, b->repeats, b->decode_tokens);
+        bench_summarize(out, samples, b, b->decode_tokens);
     return status;
 }
 
 mote_status bench_streams(const bench *b, uint32_t n, bench_time *out, mote_error *err)
 {
     rig r;
-    double seconds[BENCH_MAX_REPEATS];
+    bench_sample samples[BENCH_MAX_REPEATS];
     TRY(rig_open(&r, b, n, bench_decode_context(b), err));
-    mote_status status = rig_time_decode(&r, b, seconds, err);
+    mote_status status = rig_time_decode(&r, b, samples, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        bench_summarize(out, seconds, b->repeats, (uint64_t)n * b->decode_tokens);
+        bench_summarize(out, samples, b, (uint64_t)n * b->decode_tokens);
     return status;
 }
 
@@ -234,13 +264,13 @@ static mote_status bench_one_first_token(const bench *b, const char *path, mote_
 mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, bench_time *out,
                               mote_error *err)
 {
-    double seconds[BENCH_MAX_REPEATS];
+    bench_sample samples[BENCH_MAX_REPEATS];
     for (uint32_t i = 0; i < b->repeats; i++) {
-        double start = os_now();
+        const bench_sample start = sample_begin();
         TRY(bench_one_first_token(b, path, isa, err));
-        seconds[i] = os_now() - start;
+        samples[i] = sample_end(start);
     }
-    bench_summarize(out, seconds, b->repeats, 1);
+    bench_summarize(out, samples, b, 1);
     return MOTE_OK;
 }
 

@@ -17,6 +17,7 @@ enum { BENCH_MAX_REPEATS = 64 };
 
 typedef struct bench_time {
     double best, median; /* seconds per repeat */
+    double best_cpu; /* the least CPU time of a repeat, per thread: without waiting for a core */
     uint32_t repeats;
     uint64_t tokens; /* per repeat, of all streams */
 } bench_time;

@@ -266,6 +266,7 @@ static void bench_write_row(strbuf *j, const bench_state *s, const bench_row *ro
     jw_key_uint(j, "tokens", row->time.tokens);
     jw_key_double(j, "best_seconds", row->time.best);
     jw_key_double(j, "median_seconds", row->time.median);
+    jw_key_double(j, "best_cpu_seconds", row->time.best_cpu);
     jw_key_uint(j, "repeats", row->time.repeats);
     if (row->kind != ROW_FIRST)
         jw_key_double(j, "tokens_per_second", row_rate(row));
