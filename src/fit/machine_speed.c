@@ -461,20 +461,20 @@ static mote_status measure_one(format_times *out, quant_format format, const spe
 
 /* ---- speeds from times ---- */
 
-static void rest_lower(double *rest, double seconds)
+static void keep_smaller(double *least, double seconds)
 {
-    if (!(*rest > 0) || seconds < *rest)
-        *rest = seconds;
+    if (!(*least > 0) || seconds < *least)
+        *least = seconds;
 }
 
 static void speed_set_rest(machine_speed *out, const format_times *t)
 {
     const window_times *p = times_undisturbed(&t->prefill);
-    rest_lower(&out->prefill_delta, p->delta / t->prompt);
-    rest_lower(&out->prefill_attention, p->attention / t->prompt);
-    rest_lower(&out->prefill_ffn, p->feed_forward / t->prompt / t->shape.feed_forward);
-    rest_lower(&out->decode_rest, times_undisturbed(&t->decode)->whole);
-    rest_lower(&out->decode_position, t->position);
+    keep_smaller(&out->prefill_delta, p->delta / t->prompt);
+    keep_smaller(&out->prefill_attention, p->attention / t->prompt);
+    keep_smaller(&out->prefill_ffn, p->feed_forward / t->prompt / t->shape.feed_forward);
+    keep_smaller(&out->decode_rest, times_undisturbed(&t->decode)->whole);
+    keep_smaller(&out->decode_position, t->position);
 }
 
 /* The time of products is that of the layers without that of the rest. If the rest was measured in

@@ -46,7 +46,7 @@ static bool cache_read_formats(machine_speed *out, const json_node *list)
 static const struct {
     const char *name;
     size_t at;
-} rest_numbers[] = {
+} plain_numbers[] = {
     {"read", offsetof(machine_speed, read)},
     {"decode_rest", offsetof(machine_speed, decode_rest)},
     {"decode_position", offsetof(machine_speed, decode_position)},
@@ -55,12 +55,13 @@ static const struct {
     {"prefill_ffn", offsetof(machine_speed, prefill_ffn)},
     {"slowdown", offsetof(machine_speed, slowdown)},
 };
-enum { N_REST_NUMBERS = sizeof rest_numbers / sizeof *rest_numbers };
+enum { N_PLAIN_NUMBERS = sizeof plain_numbers / sizeof *plain_numbers };
 
-static bool cache_read_rest(machine_speed *out, const json_node *root)
+static bool cache_read_numbers(machine_speed *out, const json_node *root)
 {
-    for (size_t i = 0; i < N_REST_NUMBERS; i++)
-        if (!cache_number(root, rest_numbers[i].name, (double *)((char *)out + rest_numbers[i].at)))
+    for (size_t i = 0; i < N_PLAIN_NUMBERS; i++)
+        if (!cache_number(root, plain_numbers[i].name,
+                          (double *)((char *)out + plain_numbers[i].at)))
             return false;
     return true;
 }
@@ -74,7 +75,7 @@ static bool cache_read(machine_speed *out, const json_node *root)
     if (!str_is(json_node_text(json_node_get(root, "version")), mote_version()) ||
         cpu.n >= sizeof out->cpu || !cache_number(root, "threads", &threads) ||
         !mote_isa_parse(json_node_text(json_node_get(root, "isa")).p, &isa) ||
-        !cache_read_rest(out, root))
+        !cache_read_numbers(out, root))
         return false;
     memcpy(out->cpu, cpu.p, cpu.n);
     out->threads = (uint32_t)threads;
@@ -136,9 +137,9 @@ mote_status machine_speed_save(const machine_speed *speed, const char *path, mot
     jw_key_text(&j, "cpu", speed->cpu);
     jw_key_uint(&j, "threads", speed->threads);
     jw_key_text(&j, "isa", mote_isa_name(speed->isa));
-    for (size_t i = 0; i < N_REST_NUMBERS; i++)
-        jw_key_double(&j, rest_numbers[i].name,
-                      *(const double *)((const char *)speed + rest_numbers[i].at));
+    for (size_t i = 0; i < N_PLAIN_NUMBERS; i++)
+        jw_key_double(&j, plain_numbers[i].name,
+                      *(const double *)((const char *)speed + plain_numbers[i].at));
     jw_key(&j, "formats");
     jw_open(&j, '{');
     for (int f = 0; f < QUANT_N_FORMATS; f++) {
