@@ -31,6 +31,17 @@ def check(what, got, wanted):
         print(f"{what}: {got!r}, not {wanted!r}")
 
 
+def wait_for(what, get, wanted):
+    """The catalog is read at most once per second: asks until the answer is there."""
+    got = None
+    for _ in range(600):
+        got = get()
+        if got == wanted:
+            return
+        subprocess.run(["sleep", "0.1"], check=True)
+    check(what, got, wanted)
+
+
 class Home:
     """A home directory with models in the directory of MOTE_MODELS."""
 
@@ -124,8 +135,7 @@ def env_of_a_server_without_model():
             clients(home, address, "one")
             home.add("two")  # the newest one, as for mote chat
             check("the model of mote env", printed(home, "claude", address)[2], "two")
-            status, reply = chat("http://" + address, "two", KEY_HEADER)
-            check("a new model", (status, reply.get("model")), (200, "two"))
+            wait_for("a new model", lambda: chat("http://" + address, "two", KEY_HEADER)[1].get("model"), "two")
             check("a model of another machine", "MODEL" in home.mote("env", "claude", "--host", "10.0.0.1:1").stdout, False)
             # Ollama's delete names the command.
             status, reply = post("http://" + address + "/api/delete", {"model": "one"}, KEY_HEADER, "DELETE")
@@ -163,17 +173,6 @@ def aliases_in_requests():
                 check(f"thinking of {name}", "/thinking/" in reply["mote"]["preset"], thinks)
             status, reply = post("http://" + address + "/api/show", {"model": "early"})
             check("Ollama's show", status, 200)
-
-
-def wait_for(what, get, wanted):
-    """The catalog is read at most once per second: asks until the answer is there."""
-    got = None
-    for _ in range(600):
-        got = get()
-        if got == wanted:
-            return
-        subprocess.run(["sleep", "0.1"], check=True)
-    check(what, got, wanted)
 
 
 def aliases_as_arguments():
