@@ -66,7 +66,8 @@ def structured(chat, server):
 
 @case
 def responses_api(chat, server):
-    other = ChatOpenAI(model="gpt-5", base_url=server.url + "/v1", api_key=rig.KEY, temperature=0,
+    # The client removes the temperature for names that begin with gpt-5.
+    other = ChatOpenAI(model="gpt-4.1", base_url=server.url + "/v1", api_key=rig.KEY, temperature=0,
                        use_responses_api=True, max_retries=0)
     equal(other.invoke(rig.FACT).text, rig.FACT_ANSWER)
     equal("".join(str(p.text) for p in other.stream(rig.FACT)), rig.FACT_ANSWER)
