@@ -9,17 +9,17 @@
 #include "base/os.h"
 #include "sched/sched_int.h"
 
-/* An unload is over: for threads that wait in sched_unload(), and for the owner. */
-static void unload_report(sched *s)
+/* An unload is over. Not under the mutex: the owner may hold a lock of its own when it calls the
+ * scheduler. Threads that wait in sched_unload() see load_changed. */
+static void unload_wake_owner(sched *s)
 {
-    pthread_cond_broadcast(&s->load_changed);
     if (s->options.wake != NULL)
         s->options.wake(s->options.with);
 }
 
 /* ---- engine thread ---- */
 
-/* Call with the mutex held. It is released while memory is freed. */
+/* Call with the mutex held. It is released while memory is freed and while the owner is woken. */
 static void engine_unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);
@@ -38,7 +38,10 @@ static void engine_unload(sched *s)
     mote_model_drop_pages(s->options.model);
     pthread_mutex_lock(&s->lock);
     s->loaded = s->unload_requested = false;
-    unload_report(s);
+    pthread_cond_broadcast(&s->load_changed);
+    pthread_mutex_unlock(&s->lock);
+    unload_wake_owner(s);
+    pthread_mutex_lock(&s->lock);
 }
 
 /* Reads the model file into memory, so that the first step is as fast as later ones. */
@@ -113,12 +116,19 @@ void engine_unload_end(sched *s)
 
 /* ---- any thread ---- */
 
-void engine_unload_cancel(sched *s)
+bool engine_unload_cancel(sched *s)
 {
-    if (!s->unload_requested)
-        return;
+    const bool cancelled = s->unload_requested;
     s->unload_requested = false;
-    unload_report(s);
+    if (cancelled)
+        pthread_cond_broadcast(&s->load_changed);
+    return cancelled;
+}
+
+void engine_unload_cancelled(sched *s, bool cancelled)
+{
+    if (cancelled)
+        unload_wake_owner(s);
 }
 
 bool sched_unload(sched *s, bool wait)
@@ -147,11 +157,14 @@ mote_status sched_load(sched *s, mote_error *err)
 {
     mote_status status = MOTE_OK;
     pthread_mutex_lock(&s->lock);
-    engine_unload_cancel(s);
+    const bool cancelled = engine_unload_cancel(s);
     if (!s->loaded && !s->stop) {
         s->load_requested = true;
         pthread_cond_signal(&s->work_ready);
     }
+    pthread_mutex_unlock(&s->lock);
+    engine_unload_cancelled(s, cancelled);
+    pthread_mutex_lock(&s->lock);
     while (s->load_requested)
         pthread_cond_wait(&s->load_changed, &s->lock);
     if (!s->loaded) {

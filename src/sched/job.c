@@ -185,6 +185,7 @@ void sched_job_discard(sched_job *job)
 mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
 {
     mote_status status = MOTE_OK;
+    bool cancelled = false;
     pthread_mutex_lock(&s->lock);
     job->number = s->n_jobs + 1;
     job->submitted = os_now();
@@ -197,10 +198,11 @@ mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
         s->stats.jobs++;
         s->busy++;
         job->stage = JOB_QUEUED;
-        engine_unload_cancel(s);
+        cancelled = engine_unload_cancel(s);
         pthread_cond_signal(&s->work_ready);
     }
     pthread_mutex_unlock(&s->lock);
+    engine_unload_cancelled(s, cancelled);
     return status;
 }
 

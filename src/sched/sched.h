@@ -51,7 +51,8 @@ typedef struct sched_options {
     mote_pin pin;
     core_lock *core_lock; /* shared by the schedulers on the same cores; NULL: the only one */
     uint64_t salt;        /* seed of the prefix ids; must differ between schedulers */
-    /* Called on the engine thread when events are ready to collect. Must not block. */
+    /* Called on the engine thread when events are ready to collect, and on any thread when an unload
+     * has ended. The scheduler's mutex is not held. Must not block. */
     void (*wake)(void *with);
     void *with;
 } sched_options;

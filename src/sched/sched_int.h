@@ -263,8 +263,11 @@ void engine_fail(sched *s);
 void engine_reload_fail(sched *s);
 /* Under the mutex: clears both requests and wakes their callers. */
 void engine_unload_end(sched *s);
-/* Under the mutex: a job arrived, so a requested unload is canceled. */
-void engine_unload_cancel(sched *s);
+/* Under the mutex: a job arrived, so a requested unload is canceled. Returns whether there was one;
+ * the caller passes that to engine_unload_cancelled() when it has released the mutex. */
+bool engine_unload_cancel(sched *s);
+/* Not under the mutex: wakes the owner, because the unload has ended. */
+void engine_unload_cancelled(sched *s, bool cancelled);
 
 /* ---- prefix_cache.c; engine thread ---- */
 
