@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_rows.h - common parts of the row kernels: reduction of sums, f16 fields. NEON. */
+/* gemm_rows.h - common parts of the row kernels: reduction of sums, f16 fields, stores. NEON. */
 #ifndef MOTE_KERNELS_ARM_GEMM_ROWS_H
 #define MOTE_KERNELS_ARM_GEMM_ROWS_H
+
+#include "kernels/kernels.h"
 
 #include <arm_neon.h>
 #include <stddef.h>
@@ -45,6 +47,17 @@ ROW_INLINE float32x4_t load_4_halves(const uint8_t *p, size_t stride)
 ROW_INLINE float32x4_t load_half(const uint8_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_dup_u16((const uint16_t *)p)));
+}
+
+/* Row r of n tokens from t on; lane i of the two vectors belongs to token t + i. */
+ROW_INLINE void store_tokens(const kern_gemm_args *a, const float32x4_t acc[2], size_t r, size_t t,
+                             size_t n)
+{
+    float y[ROWS_TOKENS];
+    vst1q_f32(y, acc[0]);
+    vst1q_f32(y + 4, acc[1]);
+    for (size_t i = 0; i < n; i++)
+        a->y[(t + i) * a->y_stride + r] = y[i];
 }
 
 #endif

@@ -229,11 +229,7 @@ ALWAYS_INLINE void rows_256_few(const kern_gemm_args *a, const format_256 *f, co
         float32x4_t acc[2] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
         for (size_t b = 0; b < x->blocks; b++, block += f->bytes)
             few_superblock(f, block, x, b, acc);
-        float y[ROWS_TOKENS];
-        vst1q_f32(y, acc[0]);
-        vst1q_f32(y + 4, acc[1]);
-        for (size_t i = 0; i < x->n; i++)
-            a->y[(t + i) * a->y_stride + r] = y[i];
+        store_tokens(a, acc, r, t, x->n);
     }
 }
 

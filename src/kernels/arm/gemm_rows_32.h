@@ -156,11 +156,7 @@ ALWAYS_INLINE void rows_32_few(const kern_gemm_args *a, const format_32 *f, cons
         else
             for (size_t b = 0; b < x->blocks; b++, block += f->bytes)
                 few_block(f, block, x, b, 2, acc);
-        float y[ROWS_TOKENS];
-        vst1q_f32(y, acc[0]);
-        vst1q_f32(y + 4, acc[1]);
-        for (size_t i = 0; i < x->n; i++)
-            a->y[(t + i) * a->y_stride + r] = y[i];
+        store_tokens(a, acc, r, t, x->n);
     }
 }
 
