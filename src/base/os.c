@@ -73,6 +73,23 @@ bool os_random(void *out, size_t bytes)
     return true;
 }
 
+bool os_write_all(int fd, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t n = write(fd, at, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENOSPC; /* a device that takes no bytes and reports no error */
+        if (n <= 0)
+            return false;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
 mote_status os_file_create(os_file *f, const char *path, mote_error *err)
 {
     f->fd = -1;
@@ -91,16 +108,8 @@ mote_status os_file_create(os_file *f, const char *path, mote_error *err)
 
 mote_status os_file_write(os_file *f, const void *data, size_t bytes, mote_error *err)
 {
-    const char *at = data;
-    while (bytes > 0) {
-        ssize_t n = os_planned_failure() ? -1 : write(f->fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_set(err, MOTE_E_IO, "cannot write %s: %s", f->path, strerror(errno));
-        at += n;
-        bytes -= (size_t)n;
-    }
+    if (bytes > 0 && (os_planned_failure() || !os_write_all(f->fd, data, bytes)))
+        return err_set(err, MOTE_E_IO, "cannot write %s: %s", f->path, strerror(errno));
     return MOTE_OK;
 }
 

@@ -19,6 +19,9 @@ void os_thread_nice(int nice);
  */
 bool os_random(void *out, size_t bytes);
 
+/* Writes all bytes, in as many calls as it takes; signals do not end it. false: errno says why. */
+bool os_write_all(int fd, const void *data, size_t bytes);
+
 /*
  * Atomic replacement of a file: write to a temporary file in the same directory, fsync, rename,
  * fsync the directory.

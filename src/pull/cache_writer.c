@@ -14,6 +14,7 @@
 #include "pull/pull_int.h"
 
 #include "base/landlock.h"
+#include "base/os.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -435,12 +436,8 @@ static bool copy_bytes(int from, int to)
         const ssize_t n = read(from, buffer, sizeof buffer);
         if (n <= 0)
             return n == 0;
-        for (ssize_t at = 0; at < n;) {
-            const ssize_t put = write(to, buffer + at, (size_t)(n - at));
-            if (put <= 0)
-                return false;
-            at += put;
-        }
+        if (!os_write_all(to, buffer, (size_t)n))
+            return false;
     }
 }
 

@@ -9,6 +9,7 @@
  */
 #include "pull/hub_choice.h"
 
+#include "base/os.h"
 #include "store/file_hash.h"
 #include "store/file_list.h"
 #include "store/hf_cache.h"
@@ -144,9 +145,8 @@ static mote_status copy_content(pull *p, const pull_file *f, int from, int to, m
     ssize_t n;
     while ((n = read(from, buffer, sizeof buffer)) > 0) {
         TRY(pull_check_signal(p, err));
-        for (ssize_t at = 0, put; at < n; at += put)
-            if ((put = write(to, buffer + at, (size_t)(n - at))) <= 0)
-                return pull_fail_errno(p, err, "write", f->path);
+        if (!os_write_all(to, buffer, (size_t)n))
+            return pull_fail_errno(p, err, "write", f->path);
         done += (uint64_t)n;
         event_progress(p, f, "copying", done < f->size ? done : f->size, false);
     }

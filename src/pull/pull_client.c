@@ -4,6 +4,7 @@
 
 #include "base/fd_pass.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -253,20 +254,6 @@ static bool spawn_program(pid_t *pid, const char *program, char *argument, int i
     return started;
 }
 
-static bool write_all(int fd, str text)
-{
-    while (text.n > 0) {
-        const ssize_t n = write(fd, text.p, text.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        text.p += n;
-        text.n -= (size_t)n;
-    }
-    return true;
-}
-
 static bool make_pipe(int ends[2])
 {
     if (pipe(ends) != 0)
@@ -294,7 +281,7 @@ mote_status pull_client_start(pull_client *c, const pull_request *r, mote_error 
             c->fd = out[0];
         }
         close(in[0]);
-        started = started && write_all(in[1], strbuf_view(&request));
+        started = started && os_write_all(in[1], request.p, request.n);
         close(in[1]);
     }
     memset(request.p, 0, request.n); /* the token */

@@ -6,12 +6,19 @@
 #include "base/cursor.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/philox.h"
 #include "base/strmap.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -291,6 +298,63 @@ static void isa_order(void **state)
     assert_int_equal(cpu_check_level((mote_isa)99, NULL), MOTE_E_ARG);
 }
 
+/* ---- writing all bytes ---- */
+
+enum {
+    WRITTEN = 1 << 20
+}; /* more than a pipe holds, so the write waits and signals interrupt it */
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* Reads slowly, and counts bytes that are wrong or missing. */
+static void *read_all(void *arg)
+{
+    static unsigned char buffer[4096];
+    sigset_t alarm;
+    size_t at = 0, wrong = 0;
+    ssize_t n;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarm, NULL); /* for the thread that writes */
+    while ((n = read(*(int *)arg, buffer, sizeof buffer)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            wrong += buffer[i] != (unsigned char)(at++ * 7);
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    return (void *)(wrong + (at != WRITTEN));
+}
+
+static void all_bytes_are_written(void **state)
+{
+    (void)state;
+    unsigned char *data = mem_new(WRITTEN, 1);
+    pthread_t reader;
+    void *wrong;
+    int ends[2];
+    assert_non_null(data);
+    for (size_t i = 0; i < WRITTEN; i++)
+        data[i] = (unsigned char)(i * 7);
+    assert_int_equal(sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL), 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_all, &ends[0]), 0);
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    const bool written = os_write_all(ends[1], data, WRITTEN);
+    setitimer(ITIMER_REAL, &never, NULL);
+    close(ends[1]);
+    pthread_join(reader, &wrong);
+    assert_true(written);
+    assert_null(wrong);
+    close(ends[0]);
+    mem_free(data);
+    assert_true(os_write_all(-1, "", 0));
+    assert_false(os_write_all(-1, "x", 1));
+    assert_int_equal(errno, EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +371,7 @@ int main(void)
         cmocka_unit_test(cpu_detection),
         cmocka_unit_test(isa_names),
         cmocka_unit_test(isa_order),
+        cmocka_unit_test(all_bytes_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

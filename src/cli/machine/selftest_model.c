@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "cli/machine/selftest_model.h"
 
+#include "base/os.h"
 #include "base/philox.h"
 #include "base/str.h"
 #include "gguf/gguf.h"
@@ -333,16 +334,9 @@ static strbuf builder_make_file(const selftest_shape *shape)
 
 static mote_status file_write(int fd, str bytes, mote_error *err)
 {
-    while (bytes.n > 0) {
-        const ssize_t n = write(fd, bytes.p, bytes.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_set(err, MOTE_E_IO, "cannot write the built-in model to memory: %s",
-                           strerror(errno));
-        bytes.p += n;
-        bytes.n -= (size_t)n;
-    }
+    if (!os_write_all(fd, bytes.p, bytes.n))
+        return err_set(err, MOTE_E_IO, "cannot write the built-in model to memory: %s",
+                       strerror(errno));
     return MOTE_OK;
 }
 

@@ -2,6 +2,7 @@
 /* output.c - see output.h. */
 #include "cli/term/output.h"
 
+#include "base/os.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 
@@ -22,14 +23,8 @@ void out_open(cli_out *o, int fd)
 
 bool out_flush(cli_out *o)
 {
-    size_t done = 0;
-    while (done < o->n && o->error == 0) {
-        ssize_t n = write(o->fd, o->buffer + done, o->n - done);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (errno != EINTR)
-            o->error = errno;
-    }
+    if (o->error == 0 && !os_write_all(o->fd, o->buffer, o->n))
+        o->error = errno;
     o->n = 0;
     return o->error == 0;
 }
