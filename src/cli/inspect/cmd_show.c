@@ -299,6 +299,14 @@ static void show_write_memory(strbuf *j, const show_state *s)
     jw_close(j, '}');
 }
 
+/* The vision encoder that mote run would use; null: none, or the choice is ambiguous. */
+static void show_write_mmproj(const show_state *s, strbuf *j)
+{
+    char path[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES];
+    const bool found = find_mmproj(path, why, &s->found, NULL);
+    jw_key_text(j, "mmproj", found && path[0] != '\0' ? path : NULL);
+}
+
 /* "model", "chat" and "memory" are null for a file that mote cannot run. */
 static int show_write_json(const show_state *s)
 {
@@ -309,7 +317,7 @@ static int show_write_json(const show_state *s)
     jw_key_text(&j, "file", s->path);
     jw_key_text(&j, "installed_as", s->found.origin != STORE_PATH ? s->found.name : NULL);
     jw_key_text(&j, "sha256", s->found.sha256[0] != '\0' ? s->found.sha256 : NULL);
-    jw_key_text(&j, "mmproj", s->found.mmproj[0] != '\0' ? s->found.mmproj : NULL);
+    show_write_mmproj(s, &j);
     jw_key_uint(&j, "file_bytes", s->file.files.bytes);
     show_parts_json(&s->file, &j);
     jw_key_text(&j, "file_type", gguf_file_type(s->file.gguf));
