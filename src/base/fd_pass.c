@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Room for one descriptor, aligned for its header. */
 typedef union fd_box {
@@ -45,15 +43,4 @@ int fd_receive(int socket, char *byte)
     if (c != NULL && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
         memcpy(&fd, CMSG_DATA(c), sizeof fd);
     return fd;
-}
-
-void fd_close_from(int first)
-{
-#if defined(SYS_close_range)
-    if (syscall(SYS_close_range, (unsigned)first, ~0U, 0) == 0)
-        return;
-#endif
-    const int end = (int)sysconf(_SC_OPEN_MAX);
-    for (int fd = first; fd < (end > 0 && end < 65536 ? end : 65536); fd++)
-        close(fd);
 }

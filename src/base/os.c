@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* os.c - implements os.h. */
-#define _GNU_SOURCE
+/* os.c - implements os.h, except for what systems do differently. */
 #include "base/os.h"
 
 #include <errno.h>
@@ -8,8 +7,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,35 +39,11 @@ static bool os_planned_failure(void)
     return true;
 }
 
-void os_thread_nice(int nice)
-{
-#ifdef __linux__ /* a priority is per thread there; POSIX says per process */
-    setpriority(PRIO_PROCESS, 0, nice);
-#else
-    (void)nice;
-#endif
-}
-
 double os_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-bool os_random(void *out, size_t bytes)
-{
-    unsigned char *to = out;
-    while (bytes > 0) {
-        const ssize_t got = getrandom(to, bytes, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        to += got;
-        bytes -= (size_t)got;
-    }
-    return true;
 }
 
 bool os_write_all(int fd, const void *data, size_t bytes)

@@ -11,12 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mote reads its files 
 /* Monotonic clock, in seconds. */
 double os_now(void);
 
-/* Lowers the scheduling priority of the calling thread by `nice` (0 to 19). Linux only; no effect
- * elsewhere. */
-void os_thread_nice(int nice);
-
-/* Fills `out` with random bytes from the kernel (getrandom). false: the kernel returned an error.
- */
+/* Fills `out` with random bytes from the kernel. false: the kernel returned an error. */
 bool os_random(void *out, size_t bytes);
 
 /* Writes all bytes, in as many calls as it takes; signals do not end it. false: errno says why. */

@@ -13,17 +13,14 @@
  * and sleeps again; the caller never waits for it. A pool with more threads than cores is therefore
  * not slower than one with as many threads as cores.
  */
-#define _GNU_SOURCE
 #include "base/pool.h"
 
 #include "base/fpmode.h"
 #include "base/mem.h"
+#include "base/os_process.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* About 20 microseconds: longer than the gap between two runs of a step, too short to matter for
  * power consumption. */
@@ -45,7 +42,7 @@ typedef struct worker {
 
 struct pool {
     _Alignas(64) _Atomic uint32_t done; /* tasks finished in this run */
-    _Alignas(64) _Atomic uint32_t run;  /* futex word the workers sleep on */
+    _Alignas(64) _Atomic uint32_t run;  /* the word that workers sleep on */
     _Atomic uint32_t sleepers;
     _Atomic bool caller_sleeps;
     _Atomic bool stop;
@@ -57,16 +54,6 @@ struct pool {
     share *shares;   /* [n_threads] */
     worker *workers; /* [n_threads - 1] */
 };
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
-{
-    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word, int n)
-{
-    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
 
 static void cpu_relax(void)
 {
@@ -101,7 +88,7 @@ static void pool_work(pool *p, uint32_t index)
             const uint32_t n_tasks = p->n_tasks;
             p->fn(p->ctx, task, index);
             if (atomic_fetch_add(&p->done, 1) + 1 == n_tasks && atomic_load(&p->caller_sleeps))
-                futex_wake(&p->done, 1);
+                os_wake(&p->done, 1);
         }
     }
 }
@@ -130,7 +117,7 @@ static void pool_wait_change(pool *p, _Atomic uint32_t *word, uint32_t seen)
     }
     atomic_fetch_add(&p->sleepers, 1);
     while (atomic_load(word) == seen)
-        futex_wait(word, seen);
+        os_wait(word, seen);
     atomic_fetch_sub(&p->sleepers, 1);
 }
 
@@ -160,7 +147,7 @@ static void pool_announce(pool *p)
 {
     atomic_fetch_add(&p->run, 1);
     if (atomic_load(&p->sleepers) > 0)
-        futex_wake(&p->run, (int)p->n_threads);
+        os_wake(&p->run, (int)p->n_threads);
 }
 
 /* Waits for the tasks of the other threads. The same pairing as in pool_announce: `caller_sleeps`
@@ -174,7 +161,7 @@ static void pool_wait_done(pool *p, uint32_t n_tasks)
     }
     atomic_store(&p->caller_sleeps, true);
     for (uint32_t seen; (seen = atomic_load(&p->done)) != n_tasks;)
-        futex_wait(&p->done, seen);
+        os_wait(&p->done, seen);
     atomic_store(&p->caller_sleeps, false);
 }
 

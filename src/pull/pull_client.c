@@ -5,6 +5,7 @@
 #include "base/fd_pass.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_process.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -214,8 +215,8 @@ bool pull_client_program(char *out, size_t room)
 {
     static const char *const directories[] = {"", "../libexec/mote/"};
     char own[PULL_PATH_BYTES];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[n > 0 ? n : 0] = '\0';
+    if (!os_program_path(own, sizeof own))
+        return false;
     char *slash = strrchr(own, '/');
     if (slash == NULL)
         return false;

@@ -11,6 +11,7 @@
 #include "base/fd_pass.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_process.h"
 #include "store/known_models.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,7 +79,7 @@ static void install_signals(void)
     sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write above the limit fails with EFBIG */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    os_end_with_parent(SIGTERM);
 }
 
 /* ---- the steps ---- */
@@ -261,7 +261,7 @@ static void spawner_serve(void)
         if (fd < 0)
             _exit(0);
         if (fork() == 0) {
-            prctl(PR_SET_NAME, "mote-pull");
+            os_thread_name("mote-pull");
             signal(SIGCHLD, SIG_DFL);
             if (dup2(fd, STDIN_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0)
                 _exit(1);
@@ -274,12 +274,12 @@ static void spawner_serve(void)
 
 static mote_status spawner_run(pull_request *r, json_doc **doc, mote_error *err)
 {
-    prctl(PR_SET_NAME, "mote-pull-spawn");
+    os_thread_name("mote-pull-spawn");
     setsid(); /* Ctrl-C ends the server, which decides about its pulls */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGCHLD, SIG_IGN);
-    fd_close_from(STDERR_FILENO + 1);
+    os_close_from(STDERR_FILENO + 1);
     const mote_status status = spawner_read_settings(r, doc, err);
     spawner_serve(); /* with wrong settings every request gets the error */
     return status;

@@ -4,11 +4,11 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_process.h"
 
 #include <pthread.h>
-#include <time.h>
 
-enum { POLL_NS = 10000000, SECOND_NS = 1000000000 };
+static const double poll_seconds = 0.01;
 
 struct core_lock {
     pthread_mutex_t mutex; /* protects all other fields */
@@ -25,12 +25,8 @@ mote_status core_lock_new(core_lock **out, mote_error *err)
     *out = lock;
     if (lock == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a lock", sizeof *lock);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&lock->mutex, NULL);
-    pthread_cond_init(&lock->released, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    os_condition_init(&lock->released);
     return MOTE_OK;
 }
 
@@ -43,15 +39,10 @@ void core_lock_free(core_lock *lock)
     mem_free(lock);
 }
 
-/* Under the mutex: until the holder leaves, at most POLL_NS. */
+/* Under the mutex: until the holder leaves, at most poll_seconds. */
 static void wait_for_release(core_lock *lock)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += POLL_NS;
-    until.tv_sec += until.tv_nsec / SECOND_NS;
-    until.tv_nsec %= SECOND_NS;
-    pthread_cond_timedwait(&lock->released, &lock->mutex, &until);
+    os_condition_wait(&lock->released, &lock->mutex, poll_seconds);
 }
 
 uint64_t core_lock_enter(core_lock *lock, void (*poll)(void *with), void *with)

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* ---- response format ---- */
 
@@ -135,7 +134,7 @@ void answer_options_free(answer_options *s)
 uint64_t answer_new_seed(void)
 {
     uint32_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    if (!os_random(&seed, sizeof seed))
         seed = (uint32_t)(os_now() * 1e6);
     return seed;
 }

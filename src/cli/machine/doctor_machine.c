@@ -1,34 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor_machine.c - the facts of the real machine for the checks of `mote doctor`. */
-#define _GNU_SOURCE
 #include "base/landlock.h"
+#include "base/os_process.h"
 #include "cli/load/find_model.h"
 #include "cli/machine/doctor.h"
 #include "cli/term/terminal.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { SECCOMP_ACTION_AVAILABLE = 2 }; /* older headers lack it */
-
-static bool machine_has_seccomp(void)
-{
-    const uint32_t action = 0x00050000; /* SECCOMP_RET_ERRNO */
-    return syscall(SYS_seccomp, SECCOMP_ACTION_AVAILABLE, 0, &action) == 0;
-}
-
 /* The directories of mote-pull and mote-media-ffmpeg: that of this program, and ../libexec/mote. */
 static void machine_find_programs(const char *out[2])
 {
     static char own[DOCTOR_PATH_BYTES], installed[DOCTOR_PATH_BYTES + 32];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[n > 0 ? n : 0] = '\0';
+    os_program_path(own, sizeof own);
     char *slash = strrchr(own, '/');
     if (slash == NULL)
         return;
@@ -44,7 +33,7 @@ void doctor_machine_read(doctor_machine *out)
     cpu_read_features(&out->cpu);
     cpu_name(out->cpu_name);
     cores_read_allowed(&out->allowed);
-    out->seccomp = machine_has_seccomp();
+    out->seccomp = os_has_seccomp();
     out->landlock = landlock_version();
     out->now = time(NULL);
     out->utf8 = term_utf8();

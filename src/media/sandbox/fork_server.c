@@ -9,27 +9,25 @@
  * The sandbox of `mote serve` allows neither fork nor exec, so the server cannot restart a killed
  * fork server. A second process does it, the spawner: this program, executed again at the start.
  * For every fork server the parent sends it the other end of the control socket. The spawner forks
- * with CLONE_PARENT, so the fork server is a child of the parent, which can wait for it, and
- * returns its process id.
+ * so that the fork server is a child of the parent, which can wait for it, and returns its process
+ * id. On macOS it stays a child of the spawner, and the parent does not learn which signal ended
+ * it.
  */
-#define _GNU_SOURCE
 #include "media/sandbox/decoder_int.h"
 
 #include "base/fd_pass.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_process.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,8 +54,7 @@ struct fork_server {
 static void ffmpeg_path(char *out, size_t room, const char *relative)
 {
     char own[PATH_BYTES];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[n > 0 ? n : 0] = '\0';
+    os_program_path(own, sizeof own);
     char *slash = strrchr(own, '/');
     if (slash != NULL)
         *slash = '\0';
@@ -102,12 +99,6 @@ static _Noreturn void serve_forks(int control)
 
 /* ---- in the spawner ---- */
 
-/* Like fork, but the child's parent is that of this process. */
-static pid_t fork_for_parent(void)
-{
-    return (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_PARENT | SIGCHLD), 0UL, 0UL, 0UL, 0UL);
-}
-
 static _Noreturn void serve_spawns(int control)
 {
     char nothing;
@@ -115,9 +106,9 @@ static _Noreturn void serve_spawns(int control)
         const int fd = fd_receive(control, &nothing);
         if (fd < 0)
             _exit(0);
-        const pid_t child = fork_for_parent();
+        const pid_t child = os_fork_for_parent();
         if (child == 0) {
-            prctl(PR_SET_NAME, "mote-forkserver");
+            os_thread_name("mote-forkserver");
             if (dup2(fd, STDIN_FILENO) < 0)
                 _exit(1);
             close(fd);
@@ -133,13 +124,13 @@ void fork_server_begin(int argc, char *const *argv)
 {
     if (argc != 1 || strcmp(argv[0], fork_server_name) != 0)
         return;
-    prctl(PR_SET_NAME, "mote-spawner");
+    os_thread_name("mote-spawner");
     signal(SIGINT, SIG_IGN); /* it ends when the parent closes the control socket */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
-    fd_close_from(STDERR_FILENO + 1);
+    os_close_from(STDERR_FILENO + 1);
     serve_spawns(STDIN_FILENO);
 }
 
@@ -150,13 +141,14 @@ void fork_server_begin(int argc, char *const *argv)
 static bool spawn_self(pid_t *pid, const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *how)
 {
-    char name[sizeof fork_server_name], loader[PATH_BYTES];
+    char name[sizeof fork_server_name], loader[PATH_BYTES], program[PATH_BYTES];
     const char *libraries = getenv("LD_LIBRARY_PATH");
     memcpy(name, fork_server_name, sizeof name);
     snprintf(loader, sizeof loader, "LD_LIBRARY_PATH=%s", libraries != NULL ? libraries : "");
     char *const arguments[] = {name, NULL};
     char *const environment[] = {libraries != NULL ? loader : NULL, NULL};
-    return posix_spawn(pid, "/proc/self/exe", actions, how, arguments, environment) == 0;
+    return os_program_again(program, sizeof program) &&
+           posix_spawn(pid, program, actions, how, arguments, environment) == 0;
 }
 
 /* Starts it with `its` as standard input and no signal blocked. */

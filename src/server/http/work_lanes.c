@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_process.h"
 #include "server/http/event_loop.h"
 
 #include <uv.h>
