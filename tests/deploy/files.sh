@@ -38,7 +38,7 @@ fi
 
 # The documented score is 2.0; --threshold is in tenths.
 check systemd-analyze systemd-analyze security --offline=true --threshold=20 "$deploy/systemd/mote.service"
-sed '/^Protect\|^Private\|^Restrict\|^SystemCall\|^Capability\|^DynamicUser\|^NoNew/d' \
+sed '/^Protect\|^Private\|^Restrict\|^SystemCall\|^Capability\|^User\|^NoNew/d' \
     "$deploy/systemd/mote.service" >"$work/mote.service"
 if command -v systemd-analyze >/dev/null; then
     systemd-analyze security --offline=true --threshold=20 "$work/mote.service" >/dev/null 2>&1 &&
@@ -51,20 +51,24 @@ mkdir "$work/units"
 cp "$deploy/systemd/mote.socket" "$work/units"
 sed 's|^ExecStart=/usr/local/bin/mote|ExecStart=/bin/true|' "$deploy/systemd/mote.service" >"$work/units/mote.service"
 check systemd-analyze systemd-analyze verify "$work/units/mote.service"
-# The change and the second unit of docs/service.md.
-mkdir -p "$work/units/mote.service.d"
+# The unit of a user in docs/service.md.
 guide=$deploy/../docs/service.md
-sed -n '/```ini/,/```/p' "$guide" | sed '/```/d; s/^ *//; s|/usr/local/bin/mote|/bin/true|' >"$work/units/mote.service.d/a.conf"
 sed -n '/^    # ~\/.config/,/^    WantedBy/p' "$guide" | sed 's/^    //; s|/usr/local/bin/mote|/bin/true|' >"$work/units/own.service"
-grep -q '^ExecStart=/bin/true serve --listen' "$work/units/mote.service.d/a.conf" || fail "no change of the unit in service.md"
 grep -q '^WantedBy=default.target' "$work/units/own.service" || fail "no unit in service.md"
 check systemd-analyze systemd-analyze verify "$work/units/mote.service" "$work/units/own.service"
 # Every directory that the unit names is created by systemd-tmpfiles.
-mkdir "$work/root"
+mkdir -p "$work/root/usr/local/share/mote"
+cp "$deploy/systemd/service.conf" "$work/root/usr/local/share/mote"
 check systemd-tmpfiles systemd-tmpfiles --create --root="$work/root" "$deploy/systemd/mote.tmpfiles.conf"
 for path in $(sed '/^#/d' "$deploy/systemd/mote.service" | grep -oE '/(var|etc)/[a-z/]*mote'); do
     command -v systemd-tmpfiles >/dev/null && [ ! -d "$work/root$path" ] && fail "nothing creates $path"
 done
+if command -v systemd-tmpfiles >/dev/null; then
+    cmp -s "$deploy/systemd/service.conf" "$work/root/etc/mote/service.conf" || fail "no settings in /etc/mote"
+fi
+check systemd-sysusers systemd-sysusers --root="$work/root" "$deploy/systemd/mote.sysusers.conf"
+user=$(sed -n 's/^User=//p' "$deploy/systemd/mote.service")
+command -v systemd-sysusers >/dev/null && ! grep -q "^$user:" "$work/root/etc/passwd" && fail "nothing creates the user '$user'"
 
 check haproxy haproxy -c -f "$deploy/haproxy/haproxy.cfg"
 printf 'pid %s/pid; error_log stderr; events { } http { access_log off; include %s; }\n' \

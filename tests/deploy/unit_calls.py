@@ -19,7 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNIT = os.path.join(HERE, "..", "..", "deploy", "systemd", "mote.service")
-GUIDE = os.path.join(HERE, "..", "..", "docs", "service.md")
+SETTINGS = os.path.join(HERE, "..", "..", "deploy", "systemd", "service.conf")
 ALLOW, ERRNO = 0x7fff0000, 0x00050000
 NOT_EQUAL, MASKED_EQUAL = 1, 7
 PROT_WRITE, PROT_EXEC, PR_SET_NO_NEW_PRIVS = 2, 4, 38
@@ -160,29 +160,32 @@ def server_works():
             rig.equal(ask(parts + [{"type": "text", "text": question}]), answer)
 
 
-def guide_change():
-    """Returns {name: value} of the change to the unit that docs/service.md shows."""
-    with open(GUIDE, encoding="utf-8") as f:
-        text = re.search(r"```ini\n(.*?)```", f.read(), re.S)[1]
-    return dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+def environment():
+    """Returns the variables of the unit."""
+    return dict(word.split("=", 1) for name, value in settings(UNIT) if name == "Environment" for word in value.split())
 
 
 def install(work):
-    """Installs mote-tiny as qwen3.5:4b for the variable of docs/service.md. Returns the variable, with another directory."""
-    name, directory = guide_change()["Environment"].split("=", 1)
-    assert directory.startswith("/var/lib/mote/"), directory
-    source, cache = os.path.join(work, "from"), os.path.join(work, "hub")
+    """Installs mote-tiny as qwen3.5:4b in the cache of the service, here below `work`. Returns its variables."""
+    variables = environment()
+    assert variables["HF_HUB_CACHE"] == "/var/lib/mote/hub", variables
+    for name, path in variables.items():
+        variables[name] = work + path
+        os.makedirs(os.path.dirname(work + path), exist_ok=True)
+    os.mkdir(variables["XDG_RUNTIME_DIR"])
+    shutil.copy(SETTINGS, variables["MOTE_CONFIG"])
+    source = os.path.join(work, "from")
     os.mkdir(source)
     shutil.copy(os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), os.path.join(source, "Qwen3.5-4B-Q4_K_M.gguf"))
     subprocess.run([os.environ["MOTE"], "pull", "-q", "qwen3.5:4b", "--from", source], check=True, capture_output=True,
-                   env={**os.environ, "HOME": work, name: cache})
-    return {name: cache}
+                   env={**os.environ, "HOME": work, "HF_HUB_CACHE": variables["HF_HUB_CACHE"]})
+    return variables
 
 
 def installed_models_work():
-    """A server for installed models as in docs/service.md, but with the key in a variable; without a home directory."""
-    program, *flags = guide_change()["ExecStart"].split()
-    rig.equal([program, *flags[:3]], ["/usr/local/bin/mote", "serve", "--listen", "systemd"])
+    """The server of the unit, with its variables and settings in another directory."""
+    program, *flags = dict(settings(UNIT))["ExecStart"].split()
+    rig.equal([program, *flags], ["/usr/local/bin/mote", "serve", "--listen", "systemd", "--log", "json"])
     with tempfile.TemporaryDirectory() as work:
         env = {**install(work), "HOME": "/"}
         with rig.Server(model=None, sees=True, env=env, program=restricted(UNIT, os.environ["MOTE"])) as server:

@@ -58,7 +58,10 @@ class Package(unittest.TestCase):
             unit = (self.prefix / "lib/systemd/system/mote.service").read_text(encoding="utf-8")
             self.assertIn(f"\nExecStart={self.root}/first/bin/mote serve ", unit)
             self.assertTrue((self.prefix / "lib/systemd/system/mote.socket").exists())
-            self.assertTrue((self.prefix / "lib/tmpfiles.d/mote.conf").exists())
+            self.assertTrue((self.prefix / "lib/sysusers.d/mote.conf").exists())
+            settings = (self.prefix / "lib/tmpfiles.d/mote.conf").read_text(encoding="utf-8").split()[-1]
+            self.assertEqual(f"{self.root}/first/share/mote/service.conf", settings)
+            self.assertTrue((self.prefix / "share/mote/service.conf").exists())
 
     def compile(self, name, *flags):
         # Quoted paths come back with the quotes a shell would take off.
