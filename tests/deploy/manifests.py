@@ -15,7 +15,7 @@ from rig import case, equal  # noqa: E402
 
 ROOT = os.path.join(HERE, "..", "..")
 # Flags of other programs in the same files.
-FOREIGN = {"--create", "--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
+FOREIGN = {"--chown", "--create", "--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
            "--timeout", "--now", "--from-file", "--build", "--install", "--prefix", "--strip"}
 
 
@@ -81,23 +81,15 @@ def kubernetes():
     mounts = {m["name"] for m in container["volumeMounts"]}
     equal(mounts, {v["name"] for v in pod["spec"]["volumes"]})
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    # The entry point of the container, then its arguments.
-    entry = re.search(r"ENTRYPOINT (\[.*\])", text_of("deploy/Containerfile")).group(1)
-    equal(yaml.safe_load(entry)[1:3], ["serve", "/model.gguf"])
-    assert any(m["mountPath"] == "/model.gguf" for m in container["volumeMounts"])
-
-
-@case
-def container_has_the_build_packages():
-    """The build packages of README.md are in the first stage, the linked libraries in the second."""
-    libraries = set(re.findall(r"lib[\w-]+-dev", re.search(r"apt-get install (.*?)cmake --preset", text_of("README.md"),
-                                                          re.DOTALL).group(1)))
-    assert len(libraries) > 5, libraries
-    first, second = text_of("deploy/Containerfile").split("\nFROM ")[1:]
-    equal(libraries - set(first.split()), set())
-    for library in libraries - {"libxxhash-dev", "libcmocka-dev"}:  # header-only, and test-only
-        stem = re.match("[a-z]+", library).group(0)
-        assert any(re.match(stem + r"(\d|$)", word) for word in second.split()), library
+    # The container runs `mote`, and its arguments follow the program. The image has one volume.
+    image = text_of("deploy/Containerfile")
+    equal(yaml.safe_load(re.search(r"ENTRYPOINT (\[.*\])", image)[1]), ["/usr/bin/mote"])
+    words = yaml.safe_load(re.search(r"CMD (\[.*\])", image)[1])
+    equal([w for w in words if w not in container["args"]], [])
+    volume = re.search(r"VOLUME (\S+)", image)[1]
+    assert any(m["mountPath"] == volume for m in container["volumeMounts"])
+    assert container["args"][1].startswith(volume + "/"), container["args"]
+    equal(re.search(r"USER (\d+):", image)[1], str(pod["spec"]["securityContext"]["runAsUser"]))
 
 
 @case
