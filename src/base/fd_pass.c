@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fd_pass.c - implements fd_pass.h. */
-#define _GNU_SOURCE
 #include "base/fd_pass.h"
+#include "base/os_socket.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* Room for one descriptor, aligned for its header. */
 typedef union fd_box {
@@ -36,7 +35,7 @@ int fd_receive(int socket, char *byte)
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
     ssize_t n;
     do
-        n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+        n = os_receive_message(socket, &message);
     while (n < 0 && errno == EINTR);
     const struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&message) : NULL;
     int fd = -1;

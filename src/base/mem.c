@@ -11,6 +11,7 @@
 #include "base/mem.h"
 
 #include "base/ckd.h"
+#include "base/os.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -139,7 +140,7 @@ static bool mem_protect_zeros(void *block, size_t zeros)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = zeros / page * page;
     if (whole == 0)
         return true;
-    madvise(block, whole, MADV_NOHUGEPAGE);
+    os_keep_small_pages(block, whole);
     return mprotect(block, whole, PROT_READ) == 0;
 }
 

@@ -99,14 +99,14 @@ static bool os_sync_directory_of(const char *path)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool ok = !os_planned_failure() && fsync(fd) == 0;
+    bool ok = !os_planned_failure() && os_sync(fd);
     close(fd);
     return ok;
 }
 
 mote_status os_file_commit(os_file *f, mote_error *err)
 {
-    bool ok = !os_planned_failure() && fsync(f->fd) == 0;
+    bool ok = !os_planned_failure() && os_sync(f->fd);
     ok = close(f->fd) == 0 && ok;
     f->fd = -1;
     ok = ok && !os_planned_failure() && rename(f->temporary, f->path) == 0;

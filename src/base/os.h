@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* os.h - written files, clock and random bytes of the operating system; os_map.h: mapped files. */
+/*
+ * os.h - files, clock, random bytes and memory of the operating system.
+ *
+ * os*.h in this directory are the only place where Linux, macOS and the two C libraries of Linux
+ * differ. os_linux.c and os_macos.c implement what differs, os.c and os_map.c the rest.
+ */
 #ifndef MOTE_BASE_OS_H
 #define MOTE_BASE_OS_H
 
 #include "base/err.h"
 #include "base/os_map.h"
+
+#include <sys/stat.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mote reads its files in place");
 
@@ -35,6 +42,38 @@ mote_status os_file_commit(os_file *f, mote_error *err);
 void os_file_abandon(os_file *f);
 /* All of it for a text that is in memory. */
 mote_status os_file_replace(const char *path, const void *data, size_t bytes, mote_error *err);
+
+/* Writes a file's data to the disk. On macOS also out of the disk's own cache. */
+bool os_sync(int fd);
+/* When the contents changed, in ns since 1970. */
+int64_t os_modified_ns(const struct stat *info);
+/* Gives the open file `fd` the descriptor `to`, in place of what that was; closed on exec. Closes `fd`
+ * in any case. */
+bool os_move_descriptor(int fd, int to);
+
+/* Hints to the kernel; without effect where it has no such call. */
+void os_will_read_all(int fd);
+void os_start_writing(int fd, uint64_t offset, uint64_t bytes);
+
+/* Opens a file to read it past the page cache. -1: errno says why. */
+int os_open_uncached(const char *path);
+
+/* A file without a name that ends with its last descriptor: in memory on Linux, in $TMPDIR on macOS.
+ * `path` opens it again in this process while the descriptor is open. -1: errno says why. */
+enum { OS_MEMORY_PATH_BYTES = 32 };
+int os_memory_file(const char *name, char path[OS_MEMORY_PATH_BYTES]);
+
+/* ---- memory ---- */
+
+/* Overwrites bytes that are not read again, which a compiler could remove. */
+void os_erase(void *secret, size_t bytes);
+/* Returns freed memory of the heap to the system. */
+void os_trim_heap(void);
+/* No huge pages for these whole pages. */
+void os_keep_small_pages(void *block, size_t bytes);
+/* Memory that the system says it can give: on Linux all of the machine (ram.h reads /proc/meminfo and
+ * cgroups first), on macOS free and reclaimable pages. 0: unknown. */
+uint64_t os_memory_available(void);
 
 /* For tests: write, sync or rename number n from now fails with ENOSPC. 0 turns it off. */
 void os_fail_at(uint64_t n);

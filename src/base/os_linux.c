@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* os_linux.c - implements os.h and os_process.h for Linux, with glibc or musl. */
+/* os_linux.c - implements os.h, os_process.h and os_socket.h for Linux, with glibc or musl. */
 #define _GNU_SOURCE
 #include "base/os.h"
 #include "base/os_process.h"
+#include "base/os_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +18,9 @@
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -140,4 +144,102 @@ bool os_random(void *out, size_t bytes)
         bytes -= (size_t)got;
     }
     return true;
+}
+
+/* ---- files ---- */
+
+bool os_sync(int fd)
+{
+    return fsync(fd) == 0;
+}
+
+int64_t os_modified_ns(const struct stat *info)
+{
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
+bool os_move_descriptor(int fd, int to)
+{
+    const bool moved = dup3(fd, to, O_CLOEXEC) == to;
+    close(fd);
+    return moved;
+}
+
+void os_will_read_all(int fd)
+{
+    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void os_start_writing(int fd, uint64_t offset, uint64_t bytes)
+{
+    sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+}
+
+int os_open_uncached(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+}
+
+int os_memory_file(const char *name, char path[OS_MEMORY_PATH_BYTES])
+{
+    const int fd = memfd_create(name, MFD_CLOEXEC);
+    snprintf(path, OS_MEMORY_PATH_BYTES, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+/* ---- memory ---- */
+
+void os_erase(void *secret, size_t bytes)
+{
+    explicit_bzero(secret, bytes);
+}
+
+void os_trim_heap(void)
+{
+#if defined(__GLIBC__) /* musl gives memory back by itself */
+    malloc_trim(0);
+#endif
+}
+
+void os_keep_small_pages(void *block, size_t bytes)
+{
+    madvise(block, bytes, MADV_NOHUGEPAGE);
+}
+
+uint64_t os_memory_available(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+/* ---- sockets ---- */
+
+int os_socket(int domain, int type, int protocol)
+{
+    return socket(domain, type | SOCK_CLOEXEC, protocol);
+}
+
+int os_socket_nonblocking(int domain, int type, int protocol)
+{
+    return socket(domain, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+}
+
+bool os_socket_pair(int pair[2])
+{
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
+}
+
+int os_accept(int listening)
+{
+    return accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+ssize_t os_receive_message(int socket, struct msghdr *message)
+{
+    return recvmsg(socket, message, MSG_CMSG_CLOEXEC);
+}
+
+bool os_pipe(int ends[2])
+{
+    return pipe2(ends, O_CLOEXEC) == 0;
 }

@@ -7,8 +7,10 @@
  * mapping in one call, because a truncated file of many gigabytes would otherwise cost one signal
  * and one kernel mapping per page.
  */
-#define _GNU_SOURCE
+#define _DEFAULT_SOURCE /* madvise, MAP_ANONYMOUS */
 #include "base/os_map.h"
+
+#include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,16 +37,11 @@ static struct sigaction previous;
 
 /* ---- the list ---- */
 
-static int64_t stat_modified(const struct stat *info)
-{
-    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
-}
-
 static void list_set_file(uint32_t i, int fd, const struct stat *info)
 {
     atomic_store(&open_maps[i].damaged, false);
     atomic_store(&open_maps[i].fd, fd);
-    atomic_store(&open_maps[i].modified, stat_modified(info));
+    atomic_store(&open_maps[i].modified, os_modified_ns(info));
 }
 
 /* Returns the slot, from 1; 0: the list is full. */
@@ -231,9 +228,7 @@ mote_status os_map_reopen(const os_map *map, const char *path, mote_error *err)
     }
     /* The descriptor keeps its number: another thread may be about to use it. */
     const int kept = atomic_load(&open_maps[map->slot - 1].fd);
-    const bool moved = dup3(fd, kept, O_CLOEXEC) == kept;
-    close(fd);
-    if (!moved)
+    if (!os_move_descriptor(fd, kept))
         return err_set(err, MOTE_E_IO, "cannot open %s: %s", map->name, strerror(errno));
     list_set_file(map->slot - 1, kept, &info);
     return MOTE_OK;
@@ -245,7 +240,7 @@ os_map_state os_map_compare(const os_map *map, const char *path)
     const uint32_t i = map->slot - 1;
     if (!os_map_intact(map) || fstat(atomic_load(&open_maps[i].fd), &mapped) != 0)
         return OS_MAP_DAMAGED;
-    const int64_t modified = stat_modified(&mapped);
+    const int64_t modified = os_modified_ns(&mapped);
     if (atomic_exchange(&open_maps[i].modified, modified) != modified)
         return OS_MAP_MODIFIED;
     const bool same =

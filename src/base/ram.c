@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ram.c - implements ram.h. A source that is missing sets no limit. */
 #define _GNU_SOURCE
+#include "base/os.h"
 #include "base/ram.h"
 
 #include <stdbool.h>
@@ -70,9 +71,9 @@ static void ram_add_machine(ram *out, const char *root)
         ram_lower(out, kb * 1024, "RAM", "");
         return;
     }
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0)
-        ram_lower(out, (uint64_t)pages * (uint64_t)page, "RAM", "");
+    const uint64_t bytes = os_memory_available();
+    if (bytes > 0)
+        ram_lower(out, bytes, "RAM", "");
 }
 
 /* ---- cgroups ---- */

@@ -2,14 +2,14 @@
 /*
  * shape_file.c - see shape_file.h.
  *
- * The file is a memfd: it has a path below /proc/self/fd, disappears with the process, and its
- * holes take no memory. The chat template is a hole that makes the metadata as long as that of a
+ * The file has no name and disappears with the process (os_memory_file). Its holes take no memory.
+ * The chat template is a hole that makes the metadata as long as that of a
  * file with the vocabulary of the family, so that the file has the size of a published one.
  */
-#define _GNU_SOURCE
 #include "fit/shape_file.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/philox.h"
 #include "base/str.h"
 #include "gguf/gguf.h"
@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -464,16 +463,15 @@ mote_status shape_file_create(shape_file *out, const model_shape *shape, const f
     shape_add_hparams(&w);
     shape_add_tokenizer(&w, &hole);
     shape_add_tensors(&w);
-    *out = (shape_file){.fd = memfd_create("mote-shape", MFD_CLOEXEC)};
+    *out = (shape_file){0};
+    out->fd = os_memory_file("mote-shape", out->path);
     mote_status status = MOTE_OK;
     if (out->fd < 0)
         status = err_set(err, MOTE_E_IO, "cannot make a file in memory: %s", strerror(errno));
     else if (w.failed || w.entries.failed || w.table.failed)
         status = err_set(err, MOTE_E_MEMORY, "out of memory: the tensor table of a model");
-    if (status == MOTE_OK) {
-        snprintf(out->path, sizeof out->path, "/proc/self/fd/%d", out->fd);
+    if (status == MOTE_OK)
         status = shape_write(&w, out, hole, content, err);
-    }
     strbuf_fini(&w.entries);
     strbuf_fini(&w.table);
     mem_free(w.tensors);

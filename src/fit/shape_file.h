@@ -14,6 +14,7 @@
 #define MOTE_FIT_SHAPE_FILE_H
 
 #include "base/err.h"
+#include "base/os.h"
 #include "quant/quant.h"
 #include "store/known_models.h"
 
@@ -41,7 +42,7 @@ const fit_mix *fit_mix_find(const char *name);
 
 typedef struct shape_file {
     int fd;
-    char path[32]; /* valid while the file is open */
+    char path[OS_MEMORY_PATH_BYTES]; /* valid while the file is open */
     uint64_t bytes;
 } shape_file;
 

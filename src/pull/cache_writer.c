@@ -88,7 +88,7 @@ static void sync_directory(const char *path)
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
-    fsync(fd);
+    os_sync(fd);
     close(fd);
 }
 
@@ -395,7 +395,7 @@ mote_status cache_publish(pull *p, pull_file *f, int fd, mote_error *err)
         !cache_path(p, record, "/blobs/%s%s.mote-ranges", f->hash, p->own))
         return path_too_long(p, err);
     TRY(check_magic(p, f, fd, err));
-    if (fsync(fd) != 0 || fchmod(fd, 0666 & ~(mode_t)p->umask) != 0)
+    if (!os_sync(fd) || fchmod(fd, 0666 & ~(mode_t)p->umask) != 0)
         return pull_fail_errno(p, err, "write", part);
     if (fstat(fd, &st) != 0 || st.st_nlink == 0)
         return pull_fail(p, PULL_NOT_WRITABLE, err,
@@ -453,7 +453,7 @@ static bool copy_entry(const char *from, const char *to)
     }
     const int in = open(from, O_RDONLY | O_CLOEXEC);
     const int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    const bool copied = in >= 0 && out >= 0 && copy_bytes(in, out) && fsync(out) == 0;
+    const bool copied = in >= 0 && out >= 0 && copy_bytes(in, out) && os_sync(out);
     const int error = errno;
     if (in >= 0)
         close(in);
@@ -607,7 +607,7 @@ static mote_status write_ref(pull *p, mote_error *err)
     TRY(cache_make_directories(p, directory, err));
     const size_t n = strlen(p->commit);
     const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    const bool written = fd >= 0 && write(fd, p->commit, n) == (ssize_t)n && fsync(fd) == 0;
+    const bool written = fd >= 0 && write(fd, p->commit, n) == (ssize_t)n && os_sync(fd);
     const int error = errno;
     if (fd >= 0)
         close(fd);

@@ -12,7 +12,6 @@
  * that were hashed may be published. It is forgotten if the hash of the whole file is wrong, not
  * because of a reply.
  */
-#define _GNU_SOURCE
 #include "pull/pull_int.h"
 
 #include "base/mem.h"
@@ -222,8 +221,7 @@ static bool piece_note(piece *k, uint64_t from)
     if (from / RANGE_BYTES == k->at / RANGE_BYTES && k->at != d->map.size)
         return true;
     /* Start writing it to the disk now, so that fsync at the end is short. */
-    sync_file_range(d->fd, (off_t)(from / RANGE_BYTES * RANGE_BYTES), RANGE_BYTES,
-                    SYNC_FILE_RANGE_WRITE);
+    os_start_writing(d->fd, from / RANGE_BYTES * RANGE_BYTES, RANGE_BYTES);
     if (ranges_complete_to(&d->map, from, k->at, &d->why) == MOTE_OK)
         return true;
     pull_fail_errno(d->p, &d->why, "write the record of", d->f->path);

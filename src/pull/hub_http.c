@@ -9,6 +9,7 @@
 #include "pull/pull_int.h"
 
 #include "base/os.h"
+#include "base/os_socket.h"
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -59,7 +60,7 @@ static curl_socket_t http_open_socket(void *with, curlsocktype purpose, struct c
             return CURL_SOCKET_BAD;
         }
     }
-    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    return os_socket(a->family, a->socktype, a->protocol);
 }
 
 /* libc before 2.34 has the resolver in modules, which the sandbox would not let it load. A lookup
@@ -116,7 +117,7 @@ static mote_status http_make_headers(pull *p, mote_error *err)
                              "the token file");
         snprintf(line, sizeof line, "Authorization: Bearer %s", token);
         p->headers[1] = curl_slist_append(p->headers[1], line);
-        explicit_bzero(line, sizeof line);
+        os_erase(line, sizeof line);
     }
     if (p->headers[0] == NULL || p->headers[1] == NULL)
         return pull_fail(p, PULL_NO_MEMORY, err, "out of memory for a request");

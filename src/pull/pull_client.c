@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/os_process.h"
+#include "base/os_socket.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -255,15 +256,6 @@ static bool spawn_program(pid_t *pid, const char *program, char *argument, int i
     return started;
 }
 
-static bool make_pipe(int ends[2])
-{
-    if (pipe(ends) != 0)
-        return false;
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    return true;
-}
-
 mote_status pull_client_start(pull_client *c, const pull_request *r, mote_error *err)
 {
     char program[PULL_PATH_BYTES];
@@ -275,8 +267,8 @@ mote_status pull_client_start(pull_client *c, const pull_request *r, mote_error 
     pull_request_put(&request, r);
     TRY(strbuf_check(&request, err));
     bool started = false;
-    if (make_pipe(in)) {
-        if (make_pipe(out)) {
+    if (os_pipe(in)) {
+        if (os_pipe(out)) {
             started = spawn_program(&c->pid, program, NULL, in[0], out[1]);
             close(out[1]);
             c->fd = out[0];
@@ -352,7 +344,7 @@ int pull_client_end(pull_client *c, int signal_number)
 static bool spawner_send(const pull_spawner *s, str text, int *fd)
 {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (!os_socket_pair(pair))
         return false;
     const bool sent = fd_send(s->control, pair[1], 0);
     close(pair[1]);
@@ -387,7 +379,7 @@ mote_status pull_spawner_start(pull_spawner *s, const pull_request *settings, mo
     int pair[2];
     if (!pull_client_program(program, sizeof program))
         return program_missing(err);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (!os_socket_pair(pair))
         return err_set(err, MOTE_E_IO, "cannot start mote-pull: %s", strerror(errno));
     const bool started = spawn_program(&s->pid, program, argument, pair[1], STDERR_FILENO);
     close(pair[1]);

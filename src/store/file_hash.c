@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file_hash.c - hashes a file; see file_hash.h. */
-#define _GNU_SOURCE
 #include "store/file_hash.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,7 @@ static void identity_from_stat(file_identity *out, const struct stat *info)
     *out = (file_identity){.device = (uint64_t)info->st_dev,
                            .inode = (uint64_t)info->st_ino,
                            .bytes = (uint64_t)info->st_size,
-                           .modified_ns =
-                               (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec};
+                           .modified_ns = os_modified_ns(info)};
 }
 
 bool file_identity_of(file_identity *out, const char *path)
@@ -76,7 +75,7 @@ static mote_status hash_open_file(char out[HASH_TEXT_BYTES], hash_kind kind, int
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         return err_set(err, MOTE_E_IO, "%s is not a regular file", path);
     identity_from_stat(identity, &info);
-    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    os_will_read_all(fd);
     TRY(hasher_begin(&h, kind, identity->bytes, err));
     mote_status status = hash_descriptor(&h, fd, identity->bytes, path, progress, ctx, err);
     if (status == MOTE_OK)

@@ -4,10 +4,13 @@
  * implementation of waits for systems that have no futex, which runs on every system.
  */
 #define _GNU_SOURCE /* unshare */
+#include "base/fd_pass.h"
 #include "base/os.h"
 #include "base/os_process.h"
+#include "base/os_socket.h"
 #include "base/os_wait_table.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -217,6 +221,122 @@ static void random_bytes_differ(void **state)
     assert_memory_not_equal(a + sizeof a - sizeof zeros, zeros, sizeof zeros);
 }
 
+/* ---- files ---- */
+
+static void a_memory_file_is_opened_again(void **state)
+{
+    (void)state;
+    char path[OS_MEMORY_PATH_BYTES], text[8] = "";
+    const int fd = os_memory_file("mote-test", path);
+    assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_true(os_write_all(fd, "model", 5));
+    os_map map;
+    mote_error err;
+    assert_int_equal(os_map_open(&map, path, &err), MOTE_OK);
+    assert_int_equal(map.bytes, 5);
+    memcpy(text, map.data, 5);
+    assert_string_equal(text, "model");
+    os_map_close(&map);
+    close(fd);
+}
+
+static void a_descriptor_is_moved(void **state)
+{
+    (void)state;
+    int ends[2];
+    const int kept = open("/dev/null", O_RDONLY);
+    assert_true(os_pipe(ends));
+    const int from = ends[0];
+    assert_true(os_move_descriptor(from, kept));
+    assert_true(fcntl(from, F_GETFD) < 0);
+    assert_true(fcntl(kept, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    char byte = 0;
+    assert_int_equal(read(kept, &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    close(kept);
+    close(ends[1]);
+}
+
+static void the_time_of_a_change_has_nanoseconds(void **state)
+{
+    (void)state;
+    char name[] = "mote-time-XXXXXX";
+    const int fd = mkstemp(name);
+    const struct timespec times[2] = {{5, 6}, {1234567890, 123456789}};
+    struct stat info;
+    assert_true(fd >= 0 && futimens(fd, times) == 0 && fstat(fd, &info) == 0);
+    assert_true(os_modified_ns(&info) == INT64_C(1234567890123456789));
+    close(fd);
+    unlink(name);
+}
+
+/* ---- sockets ---- */
+
+static void assert_flags(int fd, bool waits)
+{
+    assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal((fcntl(fd, F_GETFL) & O_NONBLOCK) == 0, waits);
+}
+
+static void descriptors_close_on_exec(void **state)
+{
+    (void)state;
+    int pair[2], ends[2];
+    const int plain = os_socket(AF_INET, SOCK_STREAM, 0);
+    assert_flags(plain, true);
+    close(plain);
+    assert_true(os_pipe(ends));
+    assert_true(os_socket_pair(pair));
+    for (int i = 0; i < 2; i++) {
+        assert_flags(ends[i], true);
+        assert_flags(pair[i], true);
+        close(ends[i]);
+    }
+    close(pair[1]);
+    assert_int_equal(send(pair[0], "x", 1, MSG_NOSIGNAL), -1); /* no SIGPIPE */
+    assert_int_equal(errno, EPIPE);
+    close(pair[0]);
+}
+
+static void a_connection_is_accepted(void **state)
+{
+    (void)state;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "mote-accept-%d", (int)getpid());
+    const int listening = os_socket_nonblocking(AF_UNIX, SOCK_STREAM, 0);
+    assert_flags(listening, false);
+    assert_int_equal(bind(listening, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    assert_int_equal(os_accept(listening), -1);
+    const int client = os_socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (const struct sockaddr *)&at, sizeof at), 0);
+    const int accepted = os_accept(listening);
+    assert_flags(accepted, false);
+    close(accepted);
+    close(client);
+    close(listening);
+    unlink(at.sun_path);
+}
+
+static void a_passed_descriptor_closes_on_exec(void **state)
+{
+    (void)state;
+    int pair[2];
+    char byte = 0;
+    assert_true(os_socket_pair(pair));
+    assert_true(fd_send(pair[0], STDERR_FILENO, 'd'));
+    const int fd = fd_receive(pair[1], &byte);
+    assert_flags(fd, (fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0);
+    assert_int_equal(byte, 'd');
+    close(fd);
+    close(pair[0]);
+    assert_int_equal(fd_receive(pair[1], &byte), -1);
+    close(pair[1]);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -230,6 +350,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(descriptors_are_closed),
         cmocka_unit_test(a_process_ends_with_its_parent),
         cmocka_unit_test(random_bytes_differ),
+        cmocka_unit_test(a_memory_file_is_opened_again),
+        cmocka_unit_test(a_descriptor_is_moved),
+        cmocka_unit_test(the_time_of_a_change_has_nanoseconds),
+        cmocka_unit_test(descriptors_close_on_exec),
+        cmocka_unit_test(a_connection_is_accepted),
+        cmocka_unit_test(a_passed_descriptor_closes_on_exec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* media_files.c - image and video files to encoded images; see media_files.h. */
-#define _GNU_SOURCE /* strverscmp, GLOB_BRACE */
+#define _GNU_SOURCE /* GLOB_BRACE */
 #include "cli/load/media_files.h"
 
 #include "base/mem.h"
@@ -11,6 +11,7 @@
 #include "json/json_writer.h"
 #include "media/sandbox/decoder.h"
 
+#include <ctype.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +29,34 @@ typedef struct video_files {
     size_t n_parts;  /* 0: one file */
 } video_files;
 
+/* The digits at *text without leading zeros; *text is set to their end. */
+static str number_take(const char **text)
+{
+    const char *from = *text + strspn(*text, "0");
+    *text = from + strspn(from, "0123456789");
+    return (str){from, (size_t)(*text - from)};
+}
+
+/* Compares names; numbers in them by value: "f9" is before "f10". */
+static int names_compare(const char *a, const char *b)
+{
+    const char *one = a, *other = b;
+    while (*one != '\0' && *other != '\0') {
+        if (isdigit((unsigned char)*one) && isdigit((unsigned char)*other)) {
+            const str x = number_take(&one), y = number_take(&other);
+            const int order = x.n != y.n ? (x.n < y.n ? -1 : 1) : memcmp(x.p, y.p, x.n);
+            if (order != 0)
+                return order;
+        } else if (*one++ != *other++) {
+            return (unsigned char)one[-1] < (unsigned char)other[-1] ? -1 : 1;
+        }
+    }
+    return *one != '\0' ? 1 : *other != '\0' ? -1 : strcmp(a, b);
+}
+
 static int frames_by_number(const void *a, const void *b)
 {
-    return strverscmp(*(char *const *)a, *(char *const *)b);
+    return names_compare(*(char *const *)a, *(char *const *)b);
 }
 
 static bool path_exists(const char *path, bool *directory)

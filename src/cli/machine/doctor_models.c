@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor_models.c - checks of `mote doctor`: the store, its models, speed and space of the disk. */
-#define _GNU_SOURCE
+#define _XOPEN_SOURCE 700 /* S_ISVTX */
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/machine/doctor.h"
@@ -229,7 +229,7 @@ static const double slow_disk = 100e6; /* bytes per second */
  * second; 0: not possible. */
 static double disk_measure(const char *path, double seconds)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    const int fd = os_open_uncached(path);
     unsigned char *memory = mem_new(READ_BYTES + READ_ALIGN, 1);
     uint64_t bytes = 0;
     const double start = os_now();

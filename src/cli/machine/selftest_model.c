@@ -5,7 +5,6 @@
  * The bytes of quantised blocks are random: every byte is a valid code or a valid sub-scale. Only
  * the f16 scales of a block are set, so that weights have a standard deviation of about 0.05.
  */
-#define _GNU_SOURCE
 #include "cli/machine/selftest_model.h"
 
 #include "base/os.h"
@@ -18,7 +17,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Sizes that every block format divides; two query heads per KV head, two value heads per key head.
@@ -345,9 +343,8 @@ mote_status selftest_model_open(mote_model **out, const selftest_shape *shape, m
 {
     *out = NULL;
     strbuf file = builder_make_file(shape);
-    const int fd = memfd_create("mote-selftest", MFD_CLOEXEC);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    char path[OS_MEMORY_PATH_BYTES];
+    const int fd = os_memory_file("mote-selftest", path);
     mote_status status = strbuf_check(&file, err);
     if (status == MOTE_OK && fd < 0)
         status = err_set(err, MOTE_E_IO, "cannot create a file in memory: %s", strerror(errno));

@@ -27,7 +27,7 @@ typedef struct selftest_shape {
     bool attention, deltanet;
 } selftest_shape;
 
-/* Writes the model to a file without a name (memfd) and opens it. */
+/* Writes the model to a file without a name and opens it. */
 mote_status selftest_model_open(mote_model **out, const selftest_shape *shape, mote_isa level,
                                 mote_error *err);
 

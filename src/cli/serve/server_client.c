@@ -3,6 +3,7 @@
  * connection. */
 #include "cli/serve/server_client.h"
 
+#include "base/os_socket.h"
 #include "base/runtime_file.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
@@ -151,7 +152,7 @@ static int client_connect_unix(const server_client *r)
         return -1;
     }
     memcpy(to.sun_path, r->host, strlen(r->host));
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = os_socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
         const int saved = errno;
         close(fd);
@@ -173,7 +174,7 @@ static int client_connect_tcp(const server_client *r, const char **why)
         return -1;
     }
     for (const struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+        fd = os_socket(a->ai_family, a->ai_socktype, a->ai_protocol);
         if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
             *why = strerror(errno);
             close(fd);

@@ -5,10 +5,10 @@
  * The decoder runs our own code, but on an untrusted file. So its reply is untrusted too: all
  * sizes are checked before memory is allocated.
  */
-#define _GNU_SOURCE
 #include "media/sandbox/decoder_int.h"
 
 #include "base/mem.h"
+#include "base/os_socket.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -102,7 +102,7 @@ mote_status media_load(fork_server *fs, const media_request *request, media_fram
     if (request->n_parts > MEDIA_MAX_FRAMES)
         return err_set(err, MOTE_E_FULL, "the video has %zu files; at most %d", request->n_parts,
                        MEDIA_MAX_FRAMES);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (!os_socket_pair(pair))
         return err_set(err, MOTE_E_IO, "cannot create a socket for the media decoder");
     const mote_status status = client_exchange(fs, pair[0], pair[1], request, out, err);
     close(pair[0]);

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/os_process.h"
+#include "base/os_socket.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,7 +192,7 @@ static bool spawner_start(fork_server *fs)
     spawner_reap(fs);
     if (fs->spawner >= 0)
         return true;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (!os_socket_pair(pair))
         return false;
     const bool started = spawn_with_socket(&fs->spawner_pid, pair[1]);
     close(pair[1]);
@@ -209,7 +209,7 @@ static mote_status fork_server_spawn(fork_server *fs, mote_error *err)
     if (!spawner_start(fs))
         return err_set(err, MOTE_E_IO,
                        "cannot start the media fork server: its parent was killed too; restart");
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (!os_socket_pair(pair))
         return err_set(err, MOTE_E_IO, "cannot start the media fork server: %s", strerror(errno));
     const bool started = fd_send(fs->spawner, pair[1], 0) &&
                          decoder_read(fs->spawner, &fs->pid, sizeof fs->pid) && fs->pid > 0;

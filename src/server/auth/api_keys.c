@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_keys.c - API keys: parsing, lookup, replacement, the key file. See api_keys.h. */
-#define _GNU_SOURCE
 #include "server/auth/api_keys.h"
 
 #include "base/mem.h"
@@ -318,15 +317,14 @@ static api_keys_file key_file_state(const api_keys_file *file, const struct stat
                            .device = (uint64_t)info->st_dev,
                            .inode = (uint64_t)info->st_ino,
                            .size = (uint64_t)info->st_size,
-                           .seconds = (int64_t)info->st_mtim.tv_sec,
-                           .nanoseconds = (int64_t)info->st_mtim.tv_nsec,
-                           .settled = time(NULL) - info->st_mtim.tv_sec >= KEY_FILE_SETTLE_SECONDS};
+                           .modified_ns = os_modified_ns(info),
+                           .settled = time(NULL) - info->st_mtime >= KEY_FILE_SETTLE_SECONDS};
 }
 
 static bool key_file_is_same(const api_keys_file *a, const api_keys_file *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-           a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
+           a->modified_ns == b->modified_ns;
 }
 
 static mote_status key_file_unreadable(const char *why, mote_error *err)

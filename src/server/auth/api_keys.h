@@ -57,7 +57,7 @@ uint64_t api_keys_refused(const api_keys *k, quota_kind kind);
 typedef struct api_keys_file {
     const char *path; /* NULL: none */
     uint64_t device, inode, size;
-    int64_t seconds, nanoseconds; /* modification time */
+    int64_t modified_ns;
     bool settled; /* modified at least 2 s before the check: a later write changes the time */
     bool broken;  /* its content could not be used */
 } api_keys_file;

@@ -126,10 +126,11 @@ size_t log_text_line(char line[LOG_LINE_BYTES], const char *text, bool as_json)
 static atomic_uint_fast64_t dropped;
 
 /* Does stderr accept a line now? A full pipe must not block the event loop. Lines are at most
- * PIPE_BUF bytes, which POSIX writes to a pipe whole or not at all. */
+ * PIPE_BUF bytes of Linux, which are written to a pipe whole or not at all. On macOS PIPE_BUF is 512:
+ * a longer line may wait for the reader of a pipe that is almost full. */
 static bool stderr_is_writable(void)
 {
-    _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "lines must be atomic writes");
+    _Static_assert(LOG_LINE_BYTES <= 4096, "lines must be atomic writes");
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&to, 1, 0) != 1 || !(to.revents & POLLOUT)) {
         atomic_fetch_add(&dropped, 1);

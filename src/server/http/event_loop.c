@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* event_loop.c - see event_loop.h. */
-#define _GNU_SOURCE /* accept4 */
 #include "server/http/event_loop.h"
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_socket.h"
 #include "server/http/listen.h"
 #include "server/http/work_lanes.h"
 
@@ -183,7 +183,7 @@ static void listener_accept_pending(listener *from)
     uv_os_fd_t listening;
     if (uv_fileno(&from->as.handle, &listening) != 0)
         return;
-    for (int fd; (fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+    for (int fd; (fd = os_accept(listening)) >= 0;)
         l->hooks.on_connection(l->hooks.with, &from->as.stream, fd, from->is_unix);
 }
 

@@ -2,6 +2,7 @@
 /* listen.c - see listen.h. */
 #include "server/http/listen.h"
 
+#include "base/os_socket.h"
 #include "base/str.h"
 
 #include <arpa/inet.h>
@@ -128,7 +129,7 @@ static mote_status listen_open_tcp(listen_socket *s, any_address *a, socklen_t b
                                    const char *name, mote_error *err)
 {
     const int on = 1;
-    s->fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    s->fd = os_socket_nonblocking(a->any.sa_family, SOCK_STREAM, 0);
     if (s->fd < 0)
         return listen_failed(name, "open", err);
     setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -170,7 +171,7 @@ static bool unix_socket_is_stale(const any_address *a, socklen_t bytes)
     struct stat info;
     if (lstat(a->local.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode))
         return false;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = os_socket(AF_UNIX, SOCK_STREAM, 0);
     bool answered = fd >= 0 && connect(fd, &a->any, bytes) == 0;
     bool abandoned = fd >= 0 && !answered && errno == ECONNREFUSED;
     if (fd >= 0)
@@ -182,7 +183,7 @@ static mote_status listen_bind_unix(listen_socket *s, const any_address *a, cons
                                     mote_error *err)
 {
     socklen_t bytes = sizeof a->local;
-    s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    s->fd = os_socket_nonblocking(AF_UNIX, SOCK_STREAM, 0);
     if (s->fd < 0)
         return listen_failed(name, "open", err);
     if (unix_socket_is_stale(a, bytes))
@@ -248,7 +249,7 @@ void systemd_notify(const char *text)
     memcpy(to.sun_path, path, strlen(path));
     if (path[0] == '@')
         to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = os_socket_nonblocking(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0)
         return;
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));

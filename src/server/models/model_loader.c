@@ -19,7 +19,6 @@
 
 #include <stdio.h>
 #if defined(__GLIBC__)
-#include <malloc.h>
 #endif
 
 /* ---- reports to the loop thread ---- */
@@ -68,14 +67,6 @@ static void loader_answer(model_registry *r, model_entry *e, const load_failure 
 
 /* ---- unloading ---- */
 
-/* Gives freed memory back to the kernel: the next model may need it in other sizes. */
-static void loader_trim_heap(void)
-{
-#if defined(__GLIBC__)
-    malloc_trim(0);
-#endif
-}
-
 /* With the lock, which is released while memory is freed. The entry has no leases. */
 static void loader_unload(model_registry *r, model_entry *e, model_unload_reason reason)
 {
@@ -87,7 +78,7 @@ static void loader_unload(model_registry *r, model_entry *e, model_unload_reason
     pthread_mutex_unlock(&r->lock);
     served_model_free(e->served);
     mote_model_close(e->model);
-    loader_trim_heap();
+    os_trim_heap(); /* the next model may need it in other sizes */
     pthread_mutex_lock(&r->lock);
     e->served = NULL;
     e->model = NULL;
