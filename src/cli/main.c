@@ -8,6 +8,7 @@
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "media/sandbox/decoder.h"
+#include "pull/pull_main.h"
 
 #include <errno.h>
 #include <string.h>
@@ -110,6 +111,10 @@ static int main_close_output(cli_out *o, int code)
 int main(int argc, char **argv)
 {
     static cli_out standard_output;
+#ifdef MOTE_ONE_FILE
+    if (argc > 0 && strcmp(argv[0], PULL_PROGRAM) == 0)
+        return pull_main(argc, argv);
+#endif
     fork_server_begin(argc, argv);
     interrupt_init();
     mote_guard_files(NULL); /* a truncated model file is an error, not the end of the process */

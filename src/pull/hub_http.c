@@ -100,6 +100,35 @@ static void http_resolve_proxy(pull *p)
     freeaddrinfo(found);
 }
 
+/* ---- certificate authorities ---- */
+
+/* The libcurl of a distribution knows where they are. That of a static binary does not. */
+static mote_status http_find_authorities(pull *p, mote_error *err)
+{
+    static const char *const files[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora until 42 */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* Fedora */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* BSD, macOS */
+        "/data/data/com.termux/files/usr/etc/tls/cert.pem",
+    };
+    const curl_version_info_data *built = curl_version_info(CURLVERSION_NOW);
+    pull_request *r = &p->request;
+    if ((r->ca_file != NULL && *r->ca_file != '\0') || (r->ca_dir != NULL && *r->ca_dir != '\0') ||
+        built->cainfo != NULL || built->capath != NULL)
+        return MOTE_OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (access(files[i], R_OK) == 0) {
+            r->ca_file = files[i];
+            return MOTE_OK;
+        }
+    return pull_fail(p, PULL_TLS, err,
+                     "no certificate authorities in %s and %zu other places; install the package "
+                     "ca-certificates, or set SSL_CERT_FILE to a file of them",
+                     files[0], sizeof files / sizeof *files - 1);
+}
+
 /* ---- start and stop ---- */
 
 static mote_status http_make_headers(pull *p, mote_error *err)
@@ -157,6 +186,7 @@ mote_status http_start(pull *p, mote_error *err)
         p->endpoint.text[--n] = '\0';
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || (p->easy = curl_easy_init()) == NULL)
         return pull_fail(p, PULL_NO_MEMORY, err, "out of memory for libcurl");
+    TRY(http_find_authorities(p, err));
     http_load_resolver();
     http_resolve_proxy(p);
     p->give_up_at = p->request.give_up > 0 ? os_now() + p->request.give_up : 0;

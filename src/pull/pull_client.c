@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "base/os_process.h"
 #include "base/os_socket.h"
+#include "pull/pull_main.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -212,6 +213,12 @@ mote_status pull_settings_read(pull_settings *s, pull_request *r, mote_error *er
 
 /* ---- the process ---- */
 
+#ifdef MOTE_ONE_FILE
+bool pull_client_program(char *out, size_t room)
+{
+    return os_program_again(out, room);
+}
+#else
 bool pull_client_program(char *out, size_t room)
 {
     static const char *const directories[] = {"", "../libexec/mote/"};
@@ -228,6 +235,7 @@ bool pull_client_program(char *out, size_t room)
             return true;
     return false;
 }
+#endif
 
 static mote_status program_missing(mote_error *err)
 {
@@ -243,7 +251,7 @@ static bool spawn_program(pid_t *pid, const char *program, char *argument, int i
     char loader[PULL_PATH_BYTES];
     const char *libraries = getenv("LD_LIBRARY_PATH");
     snprintf(loader, sizeof loader, "LD_LIBRARY_PATH=%s", libraries != NULL ? libraries : "");
-    char name[] = "mote-pull";
+    char name[] = PULL_PROGRAM;
     char *const arguments[] = {name, argument, NULL};
     char *const environment[] = {libraries != NULL ? loader : NULL, NULL};
     posix_spawn_file_actions_t actions;

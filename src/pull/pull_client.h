@@ -44,7 +44,8 @@ typedef struct pull_client {
     size_t used; /* bytes of the buffer that were returned */
 } pull_client;
 
-/* The path of mote-pull: next to this program, or in ../libexec/mote. false: not installed. */
+/* The path of mote-pull: next to this program, or in ../libexec/mote; with MOTE_ONE_FILE this program.
+ * false: not installed. */
 bool pull_client_program(char *out, size_t room);
 
 /* Starts mote-pull and sends the request. */

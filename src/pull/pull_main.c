@@ -6,6 +6,8 @@
  * of the last event. Not meant to be run by hand: `mote pull` and `mote serve` start it.
  */
 #define _DEFAULT_SOURCE
+#include "pull/pull_main.h"
+
 #include "pull/pull_int.h"
 
 #include "base/fd_pass.h"
@@ -300,7 +302,7 @@ static mote_status read_request(pull *p, bool spawner, json_doc *docs[2], mote_e
                    : pull_request_read(&p->request, json_doc_root(docs[1]), err);
 }
 
-int main(int argc, char **argv)
+int pull_main(int argc, char **argv)
 {
     static pull p = {.repo_fd = -1};
     json_doc *docs[2] = {NULL, NULL}; /* settings, request */

@@ -141,7 +141,9 @@ void doctor_programs(doctor *d)
     static const struct {
         const char *name, *without;
     } parts[] = {
+#ifndef MOTE_ONE_FILE
         {"mote-pull", "mote pull does not work"},
+#endif
         {"mote-media-ffmpeg", "videos and some images are refused; others work"},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
