@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu.c - instruction set of the CPU, its cores and thread affinity. See cpu.h.
+ * cpu.c - instruction sets of the CPU: levels, what the CPU supports, its name. See cpu.h.
  *
  * On x86-64 an instruction set level needs support by the CPU (CPUID) and by the operating system:
  * XCR0 tells which registers the kernel saves on a context switch. For AMX the process must also
- * request the tile data. On 64-bit ARM the kernel reports both in the auxiliary vector.
+ * request the tile data. On 64-bit ARM the kernel reports both (os_cpu.h).
  */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 
 #include "base/err.h"
+#include "base/os_cpu.h"
 
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -199,10 +198,6 @@ void cpu_features_fill(cpu_features *f)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static uint64_t cpu_read_xcr0(void)
 {
@@ -254,7 +249,7 @@ void cpu_read_features(cpu_features *out)
     }
     out->amx_allowed = true;
     if (cpu_level(out) == MOTE_ISA_AMX)
-        out->amx_allowed = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+        out->amx_allowed = os_allow_amx();
 }
 
 /* The brand string: 16 bytes in each of three leaves, padded with spaces or zeros. */
@@ -276,29 +271,21 @@ void cpu_name(char out[CPU_NAME_BYTES])
     out[n] = '\0';
 }
 #else
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
 
-/* The kernel reports an instruction set only if it saves its registers. */
 void cpu_read_features(cpu_features *out)
 {
-    const uint64_t hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
-    /* HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM, which older headers lack. */
-    const uint64_t has[N_ARM_SETS] = {hwcap >> 1 & 1, hwcap >> 20 & 1, hwcap2 >> 13 & 1};
+    os_arm_sets found;
+    os_read_arm_sets(&found);
+    const bool has[N_ARM_SETS] = {found.neon, found.dotprod, found.i8mm};
     *out = (cpu_features){0};
     for (size_t i = 0; i < N_ARM_SETS; i++)
         out->sets |= (uint32_t)has[i] << (FIRST_ARM_SET + i);
 }
-#else
-void cpu_read_features(cpu_features *out)
-{
-    *out = (cpu_features){0};
-}
-#endif
 
 void cpu_name(char out[CPU_NAME_BYTES])
 {
-    out[0] = '\0';
+    if (!os_cpu_name(out))
+        cpu_arm_name_in(out, "");
 }
 #endif
 
@@ -307,133 +294,4 @@ mote_isa cpu_best_isa(void)
     cpu_features found;
     cpu_read_features(&found);
     return cpu_cap_level(cpu_level(&found), MOTE_MAX_ISA);
-}
-
-/* ---- topology ----
- *
- * Three sources: the affinity mask, /sys/devices/system/cpu (SMT siblings, capacity, frequency) and
- * the CPU quota of the cgroup. A missing source sets no limit. `sys` is the path of /sys, or of a
- * copy in tests. */
-
-/* Reads the first number of a file in the CPU's directory; `missing` if there is none. */
-static long cores_sysfs_number(const char *sys, uint32_t cpu, const char *file, long missing)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/devices/system/cpu/cpu%u/%s", sys, cpu, file);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return missing;
-    long value = missing;
-    if (fscanf(f, "%ld", &value) != 1)
-        value = missing;
-    fclose(f);
-    return value;
-}
-
-/* Relative speed of a core: the scheduler's capacity (big.LITTLE), else the maximum frequency
- * (performance and efficiency cores), else 1. */
-static long cores_speed(const char *sys, uint32_t cpu, bool *is_capacity)
-{
-    long capacity = cores_sysfs_number(sys, cpu, "cpu_capacity", 0);
-    *is_capacity = capacity > 0;
-    return capacity > 0 ? capacity : cores_sysfs_number(sys, cpu, "cpufreq/cpuinfo_max_freq", 1);
-}
-
-/* CPU quota of the cgroup in CPUs, rounded up; UINT32_MAX without a quota. */
-static uint32_t cores_cgroup_quota(const char *sys)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/fs/cgroup/cpu.max", sys);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return UINT32_MAX;
-    long long quota = 0, period = 0;
-    int got = fscanf(f, "%lld %lld", &quota, &period);
-    fclose(f);
-    if (got != 2 || quota <= 0 || period <= 0 || quota / period >= CORES_MAX)
-        return UINT32_MAX;
-    return (uint32_t)((quota + period - 1) / period);
-}
-
-/* Fills value[cpu] with the speed of each allowed CPU; returns the lowest speed of a performance
- * core. A step ends with its slowest thread, so a core much slower than the fastest delays the
- * others more than it contributes. The limit is 70 % of the highest frequency: efficiency cores also
- * do less per cycle. Capacity counts that, so there the limit is 50 %: the middle cores of a phone
- * have 60 to 90 %, the small ones 15 to 40 %. */
-static long cores_measure(const char *sys, const cores_set *allowed, long value[CORES_MAX])
-{
-    long best = 0;
-    bool is_capacity = false;
-    for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++)
-        if (cores_has(allowed, cpu)) {
-            value[cpu] = cores_speed(sys, cpu, &is_capacity);
-            best = value[cpu] > best ? value[cpu] : best;
-        }
-    return is_capacity ? (best + 1) / 2 : (best * 7 + 9) / 10;
-}
-
-/* Identifies the core of a CPU by its lowest CPU number, allowed or not. */
-static uint32_t cores_core_of(const char *sys, uint32_t cpu)
-{
-    long first = cores_sysfs_number(sys, cpu, "topology/thread_siblings_list", (long)cpu);
-    return first >= 0 && first < CORES_MAX ? (uint32_t)first : cpu;
-}
-
-void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32_t here)
-{
-    *out = (cores){.here = CORES_MAX};
-    long value[CORES_MAX];
-    uint16_t index[CORES_MAX]; /* in out->strong, by core */
-    cores_set seen = {{0}};
-    const long slowest = cores_measure(sys, allowed, value);
-    for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++) {
-        if (!cores_has(allowed, cpu))
-            continue;
-        if (value[cpu] < slowest) {
-            out->weaker = true;
-            continue;
-        }
-        const uint32_t name = cores_core_of(sys, cpu);
-        cores_add(&out->cpus, cpu);
-        if (!cores_has(&seen, name)) {
-            cores_add(&seen, name);
-            index[name] = (uint16_t)out->n_strong;
-            out->strong[out->n_strong++] = (uint16_t)cpu;
-        }
-        if (cpu == here)
-            out->here = index[name];
-    }
-    const uint32_t quota = cores_cgroup_quota(sys);
-    out->here = out->here < out->n_strong ? out->here : out->n_strong;
-    out->quota = quota < out->n_strong;
-    out->n = out->quota ? quota : out->n_strong > 0 ? out->n_strong : 1;
-}
-
-void cores_read_allowed(cores_set *out)
-{
-    cpu_set_t mask;
-    *out = (cores_set){{0}};
-    CPU_ZERO(&mask);
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0)
-        for (uint32_t cpu = 0; cpu < CORES_MAX && cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET(cpu, &mask))
-                cores_add(out, cpu);
-}
-
-void cores_find(cores *out)
-{
-    cores_set allowed;
-    cores_read_allowed(&allowed);
-    const int here = sched_getcpu();
-    cores_find_in(out, "/sys", &allowed, here >= 0 ? (uint32_t)here : CORES_MAX);
-}
-
-bool cores_hold(pthread_t thread, const cores_set *set)
-{
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    for (uint32_t cpu = 0; cpu < CORES_MAX && cpu < CPU_SETSIZE; cpu++)
-        if (cores_has(set, cpu))
-            CPU_SET(cpu, &mask);
-    return pthread_setaffinity_np(thread, sizeof mask, &mask) == 0;
 }

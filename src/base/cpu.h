@@ -70,6 +70,11 @@ enum { CPU_NAME_BYTES = 49 };
  * CPU reports none. Virtual machines often report a generic name. */
 void cpu_name(char out[CPU_NAME_BYTES]);
 
+/* cpu_arm.c: the name of an ARM CPU, which reports only numbers: its core types and the board, such as
+ * "Cortex-A76 (Raspberry Pi 5 Model B Rev 1.0)". Reads files below `root`, which is "" or a
+ * directory of a test. */
+void cpu_arm_name_in(char out[CPU_NAME_BYTES], const char *root);
+
 /* ---- topology ----
  *
  * A CPU is a logical CPU of the operating system. A core may have several (SMT). mote runs one
@@ -113,6 +118,9 @@ void cores_find(cores *out);
 /* For tests: like cores_find with another directory in place of /sys, the affinity mask `allowed`
  * and the calling thread on CPU `here`. */
 void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32_t here);
+
+/* The same for a system that only counts its cores: nothing is known about single CPUs. */
+void cores_from_count(cores *out, uint32_t fast, uint32_t slow);
 
 /* Sets the affinity of a thread. False: the system refused; the affinity is unchanged. */
 bool cores_hold(pthread_t thread, const cores_set *set);

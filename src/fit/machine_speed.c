@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_cpu.h"
 #include "fit/memory_read.h"
 #include "fit/shape_file.h"
 
@@ -326,8 +327,7 @@ static const model_width middle_width = {2048, 6144}, short_width = {1024, 3584}
 /* Bytes of weights that a step should read: many times the cache, but not too much memory. */
 static uint64_t step_bytes(uint64_t memory)
 {
-    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE); /* 0 or -1: unknown */
-    uint64_t bytes = cache > 0 ? CACHES * (uint64_t)cache : 0;
+    uint64_t bytes = CACHES * os_cache_bytes();
     bytes = bytes < weights_bytes ? weights_bytes : bytes;
     bytes = bytes > weights_bytes_max ? weights_bytes_max : bytes;
     return bytes > memory / 4 ? memory / 4 : bytes;

@@ -28,8 +28,9 @@ compile() { # FILE
         -Wshadow -Werror $level -Isrc -Iinclude -Itests -c "$1" -o "$dir/$(basename "$1" .c).o"
 }
 
-for file in src/kernels/*.c src/kernels/ref/*.c src/kernels/arm/*.c src/quant/*.c src/base/cpu.c src/base/err.c \
-    src/base/os.c tests/support/scale.c tests/kernels/check*.c tests/kernels/slots.c; do
+for file in src/kernels/*.c src/kernels/ref/*.c src/kernels/arm/*.c src/quant/*.c src/base/cpu*.c src/base/cores.c \
+    src/base/err.c src/base/os.c src/base/os_linux.c src/base/os_cpu_linux.c \
+    tests/support/scale.c tests/kernels/check*.c tests/kernels/slots.c; do
     compile "$file"
 done
 $cross -static "$dir"/*.o -lm -lpthread -o "$dir/kernel_check"

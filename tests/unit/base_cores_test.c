@@ -206,6 +206,21 @@ static void empty_cpu_set_is_rejected(void **state)
     assert_false(cores_hold(pthread_self(), &none));
 }
 
+/* A system that only counts its cores says nothing about single CPUs. */
+static void counted_cores(void **state)
+{
+    (void)state;
+    cores c;
+    cores_from_count(&c, 4, 4);
+    expect_cores(&c, 4, true, false, 4, "0,1,2,3");
+    cores_from_count(&c, 8, 0);
+    expect_cores(&c, 8, false, false, 8, "0,1,2,3,4,5,6,7");
+    cores_from_count(&c, 0, 0);
+    expect_cores(&c, 1, false, false, 1, "0");
+    cores_from_count(&c, 100000, 0);
+    assert_int_equal(c.n, CORES_MAX);
+}
+
 int main(void)
 {
 #define WITH_SYS(test) cmocka_unit_test_setup_teardown(test, fake_root_make, fake_root_remove)
@@ -218,6 +233,7 @@ int main(void)
         WITH_SYS(invalid_sysfs_is_ignored),
         cmocka_unit_test(pinned_worker_stays_on_its_cpu),
         cmocka_unit_test(empty_cpu_set_is_rejected),
+        cmocka_unit_test(counted_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
