@@ -39,13 +39,16 @@ ALWAYS_INLINE void pack_panel_block(const format_256 *f, const uint8_t *const bl
     float d[TILE_ROWS], dmin[TILE_ROWS];
     const int8_t *codes[TILE_ROWS], *minima[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) {
-        int8x16_t v[16];
+        int8x16_t v[8];
         int32_t steps[16];
         head_256 head;
         f->head(block[r], &head);
-        f->codes(block[r], v);
-        EACH(i, 16)
-        vst1q_s8(q[r] + 16 * i, v[i]);
+        EACH(half, 2)
+        {
+            f->codes(block[r], half, v);
+            EACH(i, 8)
+            vst1q_s8(q[r] + 128 * half + 16 * i, v[i]);
+        }
         const steps_256 s = scale_steps(f, &head);
         EACH(i, f->groups / 4)
         vst1q_s32(steps + 4 * i, s.v[i]);
@@ -123,12 +126,13 @@ ALWAYS_INLINE void tile_minima(const format_256 *f, const panel_256 *w, const ti
     int32x4_t msum[TILE_SUMS];
     EACH(v, TILE_SUMS)
     msum[v] = vdupq_n_s32(0);
+    const int8_t *high = x->high[0], *low = x->low[0], *min = w->min[0], *again = min;
     EACH(i, f->groups / 8)
-    tile_add_8(msum, w->min[i], x->high[i]);
+    tile_add_8(msum, &min, &high);
     EACH(v, TILE_SUMS)
     msum[v] = vshlq_n_s32(msum[v], 7);
     EACH(i, f->groups / 8)
-    tile_add_8(msum, w->min[i], x->low[i]);
+    tile_add_8(msum, &again, &low);
     EACH(v, TILE_SUMS)
     {
         const float32x4_t d = vmulq_f32(vld1q_f32(w->dmin[TILE_ROW_VECTOR(v)]),
@@ -145,9 +149,10 @@ ALWAYS_INLINE void tile_superblock(const format_256 *f, const panel_256 *w, cons
     int32x4_t running[TILE_SUMS], isum[TILE_SUMS];
     EACH(v, TILE_SUMS)
     running[v] = isum[v] = vdupq_n_s32(0);
+    const int8_t *wq = w->q[0], *xq = x->q[0];
     for (int g = 0; g < f->groups; g++) {
         EACH(s, steps)
-        tile_add_8(running, w->q[g * steps + s], x->q[g * steps + s]);
+        tile_add_8(running, &wq, &xq);
         EACH(v, TILE_SUMS)
         isum[v] = vmlaq_s32(isum[v], running[v], vld1q_s32(w->scale[g][TILE_ROW_VECTOR(v)]));
     }
@@ -191,6 +196,7 @@ ALWAYS_INLINE bool panels_256(const kern_gemm_args *a, const format_256 *f)
             pack_tile(a->x, f, i, end - i, x + (i - t) / TILE_TOKENS * blocks);
         for (size_t r = 0; r < a->rows; r += TILE_ROWS) {
             pack_panel(a, f, r, w);
+            take_after_writes();
             multiply_panel(a, f, w, x, r, t, end);
         }
     }

@@ -23,21 +23,20 @@ typedef struct tile_32 {
     float d[TILE_TOKEN_VECTORS][4], sum[TILE_TOKEN_VECTORS][4];
 } tile_32;
 
-ALWAYS_INLINE void pack_panel_block(const format_32 *f, const uint8_t *const block[TILE_ROWS],
+/* The blocks advance. */
+ALWAYS_INLINE void pack_panel_block(const format_32 *f, const uint8_t *block[TILE_ROWS],
                                     panel_32 *out)
 {
     int8_t q[TILE_ROWS][QUANT_BLOCK];
     float d[TILE_ROWS], m[TILE_ROWS];
     const int8_t *codes[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) {
-        int8x16_t v[2];
-        f->codes(block[r], v);
-        vst1q_s8(q[r], v[0]);
-        vst1q_s8(q[r] + 16, v[1]);
+        const block_32 b = take_block(f, &block[r]);
+        vst1q_s8(q[r], b.q[0]);
+        vst1q_s8(q[r] + 16, b.q[1]);
         codes[r] = q[r];
-        d[r] = vgetq_lane_f32(load_half(block[r]), 0);
-        if (f->has_m)
-            m[r] = vgetq_lane_f32(load_half(block[r] + M_AT), 0);
+        d[r] = vgetq_lane_f32(b.d, 0);
+        m[r] = vgetq_lane_f32(b.m, 0);
     }
     EACH(s, STEPS_32)
     tile_pack_rows(codes, (size_t)s * STEP_COLS, out->q[s]);
@@ -52,11 +51,8 @@ ALWAYS_INLINE void pack_panel(const kern_gemm_args *a, const format_32 *f, size_
     const uint8_t *block[TILE_ROWS];
     for (size_t i = 0; i < TILE_ROWS; i++)
         block[i] = (const uint8_t *)a->w + (r + i < a->rows ? r + i : a->rows - 1) * a->row_bytes;
-    for (size_t b = 0; b < a->x->cols / QUANT_BLOCK; b++) {
+    for (size_t b = 0; b < a->x->cols / QUANT_BLOCK; b++)
         pack_panel_block(f, block, out + b);
-        for (size_t i = 0; i < TILE_ROWS; i++)
-            block[i] += f->bytes;
-    }
 }
 
 /* Tokens t .. t+3; the last is repeated if n < 4. */
@@ -83,13 +79,14 @@ ALWAYS_INLINE void tile_block(const format_32 *f, const panel_32 *w, const tile_
     int32x4_t isum[TILE_SUMS];
     EACH(v, TILE_SUMS)
     isum[v] = vdupq_n_s32(0);
+    const int8_t *wq = w->q[0], *xq = x->q[0];
     EACH(s, STEPS_32)
-    tile_add_8(isum, w->q[s], x->q[s]);
+    tile_add_8(isum, &wq, &xq);
     EACH(v, TILE_SUMS)
     {
         const float32x4_t dx = vld1q_f32(x->d[TILE_TOKEN_VECTOR(v)]);
         const float32x4_t d = vmulq_f32(vld1q_f32(w->d[TILE_ROW_VECTOR(v)]), dx);
-        acc[v] = vfmaq_f32(acc[v], d, sum_to_float(isum[v], f->fraction));
+        acc[v] = vfmaq_f32(acc[v], d, vcvtq_f32_s32(isum[v]));
         if (f->has_m)
             acc[v] = vfmaq_f32(acc[v], vmulq_f32(vld1q_f32(w->m[TILE_ROW_VECTOR(v)]), dx),
                                vld1q_f32(x->sum[TILE_TOKEN_VECTOR(v)]));
@@ -126,6 +123,7 @@ ALWAYS_INLINE bool panels_32(const kern_gemm_args *a, const format_32 *f)
             pack_tile(a->x, i, end - i, x + (i - t) / TILE_TOKENS * blocks);
         for (size_t r = 0; r < a->rows; r += TILE_ROWS) {
             pack_panel(a, f, r, w);
+            take_after_writes();
             multiply_panel(a, f, w, x, r, t, end);
         }
     }

@@ -10,6 +10,7 @@
 #ifndef MOTE_KERNELS_ARM_GEMM_PANEL_ARM_H
 #define MOTE_KERNELS_ARM_GEMM_PANEL_ARM_H
 
+#include "kernels/arm/take.h"
 #include "kernels/variants.h"
 
 enum { STEP_COLS = 8, STEP_ROW_BYTES = 64, STEP_TOKEN_BYTES = 32 };

@@ -3,10 +3,10 @@
  * gemm_rows_256.h - row kernels of the superblock formats: a few tokens, along the row.
  *
  * Include a dot_*.h first. A superblock of a row is unpacked to registers and multiplied by the
- * codes of every token, in the order of memory: no transposition, no panel, one stream of weights.
+ * codes of every token, in the order of memory: no transposition, no panel.
  * The four lanes of a sum are partial sums. They are integers, so their order is free; ADDP reduces
- * four sums at once. One token: the four sums are four superblocks of a row, and the float chain is
- * scalar. More tokens: they are four tokens, and the lanes of the chain are tokens.
+ * four sums at once: of four rows for one token, else of four tokens. They are the lanes of the
+ * float chain.
  *
  * Scales: isum = sum_g scale_g S_g, with S_g the sum of group g. Let P_g = S_0 + ... + S_g. Then
  * isum = sum_g (scale_g - scale_{g+1}) P_g, where the scale after the last is 0. So one accumulator
@@ -43,25 +43,38 @@ ALWAYS_INLINE steps_256 scale_steps(const format_256 *f, const head_256 *h)
     return out;
 }
 
-/* Four partial sums of scale * code * x. */
-ALWAYS_INLINE int32x4_t sum_codes(const format_256 *f, const int8x16_t q[16],
-                                  const steps_256 *steps, const int8_t *x)
+/* Sums of a superblock, four partial sums each. */
+typedef struct sum_256 {
+    int32x4_t running; /* code * x of all groups so far */
+    int32x4_t isum;    /* scale * code * x */
+} sum_256;
+
+/* Adds scale * code * x of a half superblock to four partial sums. */
+ALWAYS_INLINE void sum_half(const format_256 *f, const int8x16_t q[8], const int8x16_t x[8],
+                            const steps_256 *steps, const int half, sum_256 *s)
 {
-    int32x4_t running = vdupq_n_s32(0), isum = running;
-    EACH(g, 8)
+    EACH(i, 4) /* 32 columns */
     {
-        const int8x16_t x0 = vld1q_s8(x + 32 * g), x1 = vld1q_s8(x + 32 * g + 16);
+        const int g = 4 * half + i;
         if (f->groups == 16) {
-            running = dot_16(running, q[2 * g], x0);
-            isum += running * steps->v[g / 2][g % 2 * 2];
-            running = dot_16(running, q[2 * g + 1], x1);
-            isum += running * steps->v[g / 2][g % 2 * 2 + 1];
+            s->running = dot_16(s->running, q[2 * i], x[2 * i]);
+            s->isum += s->running * steps->v[g / 2][g % 2 * 2];
+            IN_ORDER(s->running, s->isum);
+            s->running = dot_16(s->running, q[2 * i + 1], x[2 * i + 1]);
+            s->isum += s->running * steps->v[g / 2][g % 2 * 2 + 1];
         } else {
-            running = dot_32(running, q[2 * g], q[2 * g + 1], x0, x1, f->narrow);
-            isum += running * steps->v[g / 4][g % 4];
+            s->running =
+                dot_32(s->running, q[2 * i], q[2 * i + 1], x[2 * i], x[2 * i + 1], f->narrow);
+            s->isum += s->running * steps->v[g / 4][g % 4];
         }
+        IN_ORDER(s->running, s->isum);
     }
-    return isum;
+}
+
+ALWAYS_INLINE void load_half_row(const int8_t *x, int8x16_t out[8])
+{
+    EACH(i, 8)
+    out[i] = vld1q_s8(x + 16 * i);
 }
 
 /* Four partial sums of min * (sum of x). */
@@ -81,11 +94,6 @@ ALWAYS_INLINE int32x4_t sum_minima(const format_256 *f, const head_256 *h, const
 
 /* ---- one token ---- */
 
-/* Sums of four superblocks of a row. */
-typedef struct sums_256 {
-    int32x4_t isum[4], msum[4];
-} sums_256;
-
 /* The activations of the token from one superblock on. */
 typedef struct token_256 {
     const int8_t *q;
@@ -93,79 +101,60 @@ typedef struct token_256 {
     const int16_t *sum;
 } token_256;
 
-ALWAYS_INLINE void one_superblock(const format_256 *f, const uint8_t *block, const token_256 *x,
-                                  const int i, sums_256 *s)
+/* A superblock of four rows: one step of their chains. */
+ALWAYS_INLINE float32x4_t four_superblocks(const format_256 *f, const uint8_t *const block[4],
+                                           const token_256 *x, float32x4_t acc)
 {
-    int8x16_t q[16];
-    head_256 head;
-    f->head(block, &head);
-    f->codes(block, q);
-    const steps_256 steps = scale_steps(f, &head);
-    s->isum[i] = sum_codes(f, q, &steps, x->q + i * QUANT_SUPERBLOCK);
-    if (f->has_min)
-        s->msum[i] = sum_minima(f, &head, x->sum + i * N_SUMS);
-}
-
-/* Four steps of the chain of a row. */
-ALWAYS_INLINE float one_chain_4(const format_256 *f, const uint8_t *block, const float *dx,
-                                const sums_256 *s, float acc)
-{
-    const float32x4_t x = vld1q_f32(dx);
-    const float32x4_t d = vmulq_f32(load_4_halves(block + f->d_at, f->bytes), x);
-    const float32x4_t isum = sum_to_float(reduce_4(s->isum), f->fraction);
-    float32x4_t dmin = x, msum = x;
-    if (f->has_min) {
-        dmin = vmulq_f32(load_4_halves(block + f->dmin_at, f->bytes), x);
-        msum = vcvtq_f32_s32(reduce_4(s->msum));
+    steps_256 steps[4];
+    sum_256 s[4];
+    int32x4_t isum[4], msum[4];
+    EACH(i, 4)
+    {
+        head_256 head;
+        f->head(block[i], &head);
+        steps[i] = scale_steps(f, &head);
+        if (f->has_min)
+            msum[i] = sum_minima(f, &head, x->sum);
+        s[i].running = s[i].isum = vdupq_n_s32(0);
     }
-#define STEP(i)                                                                                    \
-    acc = vfmas_laneq_f32(acc, vgetq_lane_f32(d, i), isum, i);                                     \
-    if (f->has_min)                                                                                \
-    acc = vfmss_laneq_f32(acc, vgetq_lane_f32(dmin, i), msum, i)
-    STEP(0);
-    STEP(1);
-    STEP(2);
-    STEP(3);
-#undef STEP
+    EACH(half, 2)
+    {
+        int8x16_t codes[8], q[8];
+        load_half_row(x->q + 128 * half, codes);
+        EACH(i, 4)
+        {
+            f->codes(block[i], half, q);
+            sum_half(f, q, codes, &steps[i], half, &s[i]);
+        }
+    }
+    EACH(i, 4)
+    isum[i] = s[i].isum;
+    const float32x4_t d = vmulq_n_f32(load_4_halves(block, f->d_at), x->d[0]);
+    acc = vfmaq_f32(acc, d, sum_to_float(reduce_4(isum), f->fraction));
+    if (f->has_min) {
+        const float32x4_t dmin = vmulq_n_f32(load_4_halves(block, f->dmin_at), x->d[0]);
+        acc = vfmsq_f32(acc, dmin, vcvtq_f32_s32(reduce_4(msum)));
+    }
     return acc;
 }
 
-/* One step of the chain of a row. */
-ALWAYS_INLINE float one_chain(const format_256 *f, const uint8_t *block, const token_256 *x,
-                              float acc)
-{
-    sums_256 s;
-    one_superblock(f, block, x, 0, &s);
-    const float32x4_t isum = sum_to_float(vdupq_n_s32(vaddvq_s32(s.isum[0])), f->fraction);
-    acc =
-        fmaf(vgetq_lane_f32(load_half(block + f->d_at), 0) * x->d[0], vgetq_lane_f32(isum, 0), acc);
-    if (f->has_min)
-        acc = fmaf(-(vgetq_lane_f32(load_half(block + f->dmin_at), 0) * x->d[0]),
-                   (float)vaddvq_s32(s.msum[0]), acc);
-    return acc;
-}
-
+/* Four rows at a time, so that they share the loads of activations and a chain has four lanes. */
 ALWAYS_INLINE void rows_256_one(const kern_gemm_args *a, const format_256 *f)
 {
     const size_t blocks = a->x->cols / QUANT_SUPERBLOCK;
     const token_256 first = {a->x->q, a->x->d, a->x->sum};
-    for (size_t r = 0; r < a->rows; r++) {
-        const uint8_t *block = (const uint8_t *)a->w + r * a->row_bytes;
+    for (size_t r = 0; r < a->rows; r += 4) {
+        const uint8_t *block[4];
+        rows_at(a, r, block);
         token_256 x = first;
-        float acc = 0.0f;
-        size_t left = blocks;
-        for (; left >= 4; left -= 4, block += 4 * f->bytes) {
-            sums_256 s;
-            EACH(i, 4)
-            one_superblock(f, block + (size_t)i * f->bytes, &x, i, &s);
-            acc = one_chain_4(f, block, x.d, &s, acc);
-            x = (token_256){x.q + 4 * QUANT_SUPERBLOCK, x.d + 4, x.sum + 4 * N_SUMS};
-        }
-        for (; left > 0; left--, block += f->bytes) {
-            acc = one_chain(f, block, &x, acc);
+        float32x4_t acc = vdupq_n_f32(0.0f);
+        for (size_t left = blocks; left > 0; left--) {
+            acc = four_superblocks(f, block, &x, acc);
             x = (token_256){x.q + QUANT_SUPERBLOCK, x.d + 1, x.sum + N_SUMS};
+            EACH(i, 4)
+            block[i] += f->bytes;
         }
-        a->y[r] = acc;
+        store_rows(a, acc, r);
     }
 }
 
@@ -193,13 +182,21 @@ ALWAYS_INLINE void few_superblock(const format_256 *f, const uint8_t *block, con
                                   size_t b, float32x4_t acc[2])
 {
     int32x4_t isum[ROWS_TOKENS], msum[ROWS_TOKENS];
-    int8x16_t q[16];
+    int8x16_t q[2][8];
     head_256 head;
     f->head(block, &head);
-    f->codes(block, q);
+    f->codes(block, 0, q[0]);
+    f->codes(block, 1, q[1]);
     const steps_256 steps = scale_steps(f, &head);
     for (size_t t = 0; t < x->n; t++) {
-        isum[t] = sum_codes(f, q, &steps, x->q + t * x->cols + b * QUANT_SUPERBLOCK);
+        sum_256 s = {vdupq_n_s32(0), vdupq_n_s32(0)};
+        EACH(half, 2)
+        {
+            int8x16_t codes[8];
+            load_half_row(x->q + t * x->cols + b * QUANT_SUPERBLOCK + 128 * half, codes);
+            sum_half(f, q[half], codes, &steps, half, &s);
+        }
+        isum[t] = s.isum;
         if (f->has_min)
             msum[t] = sum_minima(f, &head, x->sum + (t * x->blocks + b) * N_SUMS);
     }

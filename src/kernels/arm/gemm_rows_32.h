@@ -3,7 +3,8 @@
  * gemm_rows_32.h - row kernels of the formats with blocks of 32: a few tokens, along the row.
  *
  * Include a dot_*.h first. Like gemm_rows_256.h: codes are unpacked to registers, sums are reduced
- * four at a time. One token: four blocks of a row. More tokens: four tokens.
+ * four at a time, of four rows for one token, else of four tokens. Accumulators run along the whole
+ * row; the sum of a block is the difference of two totals. Integers wrap, and the difference fits.
  */
 #ifndef MOTE_KERNELS_ARM_GEMM_ROWS_32_H
 #define MOTE_KERNELS_ARM_GEMM_ROWS_32_H
@@ -14,85 +15,81 @@
 
 #include <math.h>
 
-enum { M_AT = 2 }; /* offset of m in a block; d is at 0 */
+/* Four accumulators along a row and their totals after the last block. */
+typedef struct sums_32 {
+    int32x4_t running[4], before;
+} sums_32;
 
-/* Four partial sums of a block. */
-ALWAYS_INLINE int32x4_t sum_block(const format_32 *f, const int8x16_t q[2], const int8_t *x)
+ALWAYS_INLINE sums_32 sums_begin(void)
 {
-    return dot_32(vdupq_n_s32(0), q[0], q[1], vld1q_s8(x), vld1q_s8(x + 16), f->narrow);
+    const int32x4_t zero = vdupq_n_s32(0);
+    return (sums_32){{zero, zero, zero, zero}, zero};
+}
+
+/* The four sums of the last block. */
+ALWAYS_INLINE int32x4_t sums_of_block(sums_32 *s)
+{
+    const int32x4_t total = reduce_4(s->running), sum = vsubq_s32(total, s->before);
+    s->before = total;
+    return sum;
 }
 
 /* ---- one token ---- */
 
-/* The activations of the token from one block on. */
-typedef struct token_32 {
-    const int8_t *q;
-    const float *d;
-    const int16_t *sum;
-} token_32;
+/* Four rows and the token, each from one block on. */
+typedef struct four_rows {
+    const uint8_t *row[4];
+    const int8_t *x;
+    sums_32 sums;
+    float32x4_t acc;
+} four_rows;
 
-/* Four blocks of a row: four steps of its chain. */
-ALWAYS_INLINE float one_chain_4(const format_32 *f, const uint8_t *block, const token_32 *x,
-                                float acc)
+/* A block of four rows: one step of their chains. Lane k of dx and xsum: d and sum of the token. */
+ALWAYS_INLINE void four_blocks(const format_32 *f, four_rows *s, float32x4_t dx, float32x4_t xsum,
+                               const int k)
 {
-    int32x4_t sum[4];
-    EACH(i, 4)
-    {
-        int8x16_t q[2];
-        f->codes(block + (size_t)i * f->bytes, q);
-        sum[i] = sum_block(f, q, x->q + i * QUANT_BLOCK);
-    }
-    const float32x4_t dx = vld1q_f32(x->d);
-    const float32x4_t d = vmulq_f32(load_4_halves(block, f->bytes), dx);
-    const float32x4_t isum = sum_to_float(reduce_4(sum), f->fraction);
-    float32x4_t m = dx, xsum = dx;
-    if (f->has_m) {
-        m = vmulq_f32(load_4_halves(block + M_AT, f->bytes), dx);
-        xsum = vcvtq_f32_s32(vmovl_s16(vld1_s16(x->sum)));
-    }
-#define STEP(i)                                                                                    \
-    acc = vfmas_laneq_f32(acc, vgetq_lane_f32(d, i), isum, i);                                     \
-    if (f->has_m)                                                                                  \
-    acc = vfmas_laneq_f32(acc, vgetq_lane_f32(m, i), xsum, i)
-    STEP(0);
-    STEP(1);
-    STEP(2);
-    STEP(3);
-#undef STEP
-    return acc;
-}
-
-ALWAYS_INLINE float one_chain(const format_32 *f, const uint8_t *block, const token_32 *x,
-                              float acc)
-{
-    int8x16_t q[2];
-    f->codes(block, q);
-    const int32x4_t sum = vdupq_n_s32(vaddvq_s32(sum_block(f, q, x->q)));
-    const float isum = vgetq_lane_f32(sum_to_float(sum, f->fraction), 0);
-    acc = fmaf(vgetq_lane_f32(load_half(block), 0) * x->d[0], isum, acc);
+    int8x16_t x[2], q[2];
+    take_32(&s->x, x);
+    const float32x4_t d = vmulq_n_f32(take_4_halves(s->row), dx[k]);
+    const float32x4_t m = f->has_m ? vmulq_n_f32(take_4_halves(s->row), dx[k]) : d;
+#define ROW(i)                                                                                     \
+    f->codes(&s->row[i], q);                                                                       \
+    s->sums.running[i] = dot_32(s->sums.running[i], q[0], q[1], x[0], x[1], f->narrow)
+    ROW(0); /* not a loop, which gcc unrolls too late to keep the pointers in registers */
+    ROW(1);
+    ROW(2);
+    ROW(3);
+#undef ROW
+    float32x4_t sum = vcvtq_f32_s32(sums_of_block(&s->sums));
+    if (f->bias != 0) /* exact: at most 32 * 31 * 127 */
+        sum = vfmsq_n_f32(sum, vdupq_n_f32((float)f->bias), xsum[k]);
+    s->acc = vfmaq_f32(s->acc, d, sum);
     if (f->has_m)
-        acc = fmaf(vgetq_lane_f32(load_half(block + M_AT), 0) * x->d[0], (float)x->sum[0], acc);
-    return acc;
+        s->acc = vfmaq_n_f32(s->acc, m, xsum[k]);
 }
 
+/* Four rows at a time, so that they share the loads of activations and a chain has four lanes. */
 ALWAYS_INLINE void rows_32_one(const kern_gemm_args *a, const format_32 *f)
 {
     const size_t blocks = a->x->cols / QUANT_BLOCK;
-    const token_32 first = {a->x->q, a->x->d, a->x->sum};
-    for (size_t r = 0; r < a->rows; r++) {
-        const uint8_t *block = (const uint8_t *)a->w + r * a->row_bytes;
-        token_32 x = first;
-        float acc = 0.0f;
+    for (size_t r = 0; r < a->rows; r += 4) {
+        four_rows s = {.x = a->x->q, .sums = sums_begin()};
+        s.acc = vdupq_n_f32(0.0f);
+        rows_at(a, r, s.row);
+        const float *d = a->x->d;
+        const int16_t *sum = a->x->sum;
         size_t left = blocks;
-        for (; left >= 4; left -= 4, block += 4 * f->bytes) {
-            acc = one_chain_4(f, block, &x, acc);
-            x = (token_32){x.q + 4 * QUANT_BLOCK, x.d + 4, x.sum + 4};
+        for (; left >= 4; left -= 4, d += 4, sum += 4) {
+            const float32x4_t dx = vld1q_f32(d);
+            const float32x4_t xsum = vcvtq_f32_s32(vmovl_s16(vld1_s16(sum)));
+            four_blocks(f, &s, dx, xsum, 0);
+            four_blocks(f, &s, dx, xsum, 1);
+            four_blocks(f, &s, dx, xsum, 2);
+            four_blocks(f, &s, dx, xsum, 3);
         }
-        for (; left > 0; left--, block += f->bytes) {
-            acc = one_chain(f, block, &x, acc);
-            x = (token_32){x.q + QUANT_BLOCK, x.d + 1, x.sum + 1};
-        }
-        a->y[r] = acc;
+        for (; left > 0; left--, d++, sum++)
+            four_blocks(f, &s, vdupq_n_f32(*d), vdupq_n_f32((float)*sum), 0);
+        store_rows(a, s.acc, r);
     }
 }
 
@@ -118,28 +115,33 @@ static inline tokens_32 tokens_at(const kern_act *x, size_t t, size_t n, float *
     return (tokens_32){x->q + t * x->cols, x->cols, blocks, n, d, sum};
 }
 
+/* Up to eight tokens along a row: two vectors. */
+typedef struct few_tokens {
+    sums_32 sums[2];
+    float32x4_t acc[2];
+} few_tokens;
+
 /* One block of a row: one step of the chain of every token. `halves`: vectors of tokens. */
-ALWAYS_INLINE void few_block(const format_32 *f, const uint8_t *block, const tokens_32 *x, size_t b,
-                             const int halves, float32x4_t acc[2])
+ALWAYS_INLINE void few_block(const format_32 *f, const uint8_t **at, const tokens_32 *x, size_t b,
+                             const int halves, few_tokens *s)
 {
-    int8x16_t q[2];
-    f->codes(block, q);
-    const float32x4_t d = load_half(block);
+    const block_32 w = take_block(f, at);
     EACH(h, halves)
     {
-        int32x4_t sum[4];
         EACH(i, 4)
         {
             const size_t t = 4 * (size_t)h + (size_t)i;
             /* A missing token repeats the first: its d is 0, and its result is not stored. */
             const int8_t *codes = x->q + (t < x->n ? t : 0) * x->cols + b * QUANT_BLOCK;
-            sum[i] = sum_block(f, q, codes);
+            s->sums[h].running[i] = dot_32(s->sums[h].running[i], w.q[0], w.q[1], vld1q_s8(codes),
+                                           vld1q_s8(codes + 16), f->narrow);
         }
         const float32x4_t dx = vld1q_f32(x->d + b * ROWS_TOKENS + 4 * h);
-        acc[h] = vfmaq_f32(acc[h], vmulq_f32(d, dx), sum_to_float(reduce_4(sum), f->fraction));
+        const float32x4_t sum = vcvtq_f32_s32(sums_of_block(&s->sums[h]));
+        s->acc[h] = vfmaq_f32(s->acc[h], vmulq_f32(w.d, dx), sum);
         if (f->has_m)
-            acc[h] = vfmaq_f32(acc[h], vmulq_f32(load_half(block + M_AT), dx),
-                               vld1q_f32(x->sum + b * ROWS_TOKENS + 4 * h));
+            s->acc[h] = vfmaq_f32(s->acc[h], vmulq_f32(w.m, dx),
+                                  vld1q_f32(x->sum + b * ROWS_TOKENS + 4 * h));
     }
 }
 
@@ -148,15 +150,15 @@ ALWAYS_INLINE void rows_32_few(const kern_gemm_args *a, const format_32 *f, cons
                                size_t t, size_t r, size_t end)
 {
     for (; r < end; r++) {
-        const uint8_t *block = (const uint8_t *)a->w + r * a->row_bytes;
-        float32x4_t acc[2] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
+        const uint8_t *at = (const uint8_t *)a->w + r * a->row_bytes;
+        few_tokens s = {{sums_begin(), sums_begin()}, {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}};
         if (x->n <= 4)
-            for (size_t b = 0; b < x->blocks; b++, block += f->bytes)
-                few_block(f, block, x, b, 1, acc);
+            for (size_t b = 0; b < x->blocks; b++)
+                few_block(f, &at, x, b, 1, &s);
         else
-            for (size_t b = 0; b < x->blocks; b++, block += f->bytes)
-                few_block(f, block, x, b, 2, acc);
-        store_tokens(a, acc, r, t, x->n);
+            for (size_t b = 0; b < x->blocks; b++)
+                few_block(f, &at, x, b, 2, &s);
+        store_tokens(a, s.acc, r, t, x->n);
     }
 }
 

@@ -40,8 +40,8 @@ typedef struct head_256 {
     int16x8_t min[2];
 } head_256;
 
-/* q[i]: columns 16 i .. 16 i + 15. */
-typedef void codes_256_fn(const uint8_t *block, int8x16_t q[16]);
+/* One half of a superblock, 0 or 1. q[i]: columns 16 i .. 16 i + 15 of the half. */
+typedef void codes_256_fn(const uint8_t *block, const int half, int8x16_t q[8]);
 typedef void head_256_fn(const uint8_t *block, head_256 *out);
 
 /* Properties of a format; compile-time constants after inlining. */
@@ -70,18 +70,17 @@ UNPACK uint8x16_t shift_bytes(uint8x16_t v, const int n)
     return n >= 0 ? v << n : v >> -n;
 }
 
-UNPACK void codes_q2_k(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_q2_k(const uint8_t *block, const int half, int8x16_t q[8])
 {
-    const uint8_t *qs = block + offsetof(quant_q2_k, qs);
+    const uint8_t *qs = block + offsetof(quant_q2_k, qs) + 32 * half;
     const uint8x16_t three = vdupq_n_u8(3);
-    EACH(i, 4) /* 16 bytes of a half of 128 columns */
+    EACH(i, 2)
     {
         const uint8x16_t v = vld1q_u8(qs + 16 * i);
-        int8x16_t *to = q + i / 2 * 8 + i % 2;
-        to[0] = as_codes(vandq_u8(v, three));
-        to[2] = as_codes(vandq_u8(vshrq_n_u8(v, 2), three));
-        to[4] = as_codes(vandq_u8(vshrq_n_u8(v, 4), three));
-        to[6] = as_codes(vshrq_n_u8(v, 6));
+        q[i] = as_codes(vandq_u8(v, three));
+        q[i + 2] = as_codes(vandq_u8(vshrq_n_u8(v, 2), three));
+        q[i + 4] = as_codes(vandq_u8(vshrq_n_u8(v, 4), three));
+        q[i + 6] = as_codes(vshrq_n_u8(v, 6));
     }
 }
 
@@ -90,26 +89,25 @@ UNPACK void codes_q2_k(const uint8_t *block, int8x16_t q[16])
     as_codes(vsriq_n_u8(shift_bytes(high, shift_high),                                             \
                         vandq_u8(shift_bytes(v, shift_low), vdupq_n_u8(0xC0)), 1))
 
-UNPACK void codes_q3_k(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_q3_k(const uint8_t *block, const int half, int8x16_t q[8])
 {
-    const uint8_t *qs = block + offsetof(quant_q3_k, qs);
+    const uint8_t *qs = block + offsetof(quant_q3_k, qs) + 32 * half;
     const uint8_t *hmask = block + offsetof(quant_q3_k, hmask);
-    EACH(i, 4)
+    EACH(i, 2)
     {
         const uint8x16_t v = vld1q_u8(qs + 16 * i);
-        const uint8x16_t high = vmvnq_u8(vld1q_u8(hmask + 16 * (i % 2)));
-        int8x16_t *to = q + i / 2 * 8 + i % 2;
+        const uint8x16_t high = vmvnq_u8(vld1q_u8(hmask + 16 * i));
         EACH(p, 4)
         {
-            to[2 * p] = CODE_Q3_K(7 - (i / 2 * 4 + p), 6 - 2 * p);
+            q[i + 2 * p] = CODE_Q3_K(7 - (half * 4 + p), 6 - 2 * p);
         }
     }
 }
 
-UNPACK void codes_q4_k(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_q4_k(const uint8_t *block, const int half, int8x16_t q[8])
 {
-    const uint8_t *qs = block + offsetof(quant_q4_k, qs);
-    EACH(i, 8)
+    const uint8_t *qs = block + offsetof(quant_q4_k, qs) + 64 * half;
+    EACH(i, 4)
     {
         const uint8x16_t v = vld1q_u8(qs + 16 * i);
         int8x16_t *to = q + i / 2 * 4 + i % 2;
@@ -118,16 +116,16 @@ UNPACK void codes_q4_k(const uint8_t *block, int8x16_t q[16])
     }
 }
 
-UNPACK void codes_q5_k(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_q5_k(const uint8_t *block, const int half, int8x16_t q[8])
 {
-    const uint8_t *qs = block + offsetof(quant_q5_k, qs);
+    const uint8_t *qs = block + offsetof(quant_q5_k, qs) + 64 * half;
     const uint8_t *qh = block + offsetof(quant_q5_k, qh);
     const uint8x16_t fifth = vdupq_n_u8(16);
-    EACH(i, 8)
+    EACH(i, 4)
     {
         const uint8x16_t v = vld1q_u8(qs + 16 * i), high = vld1q_u8(qh + 16 * (i % 2));
         int8x16_t *to = q + i / 2 * 4 + i % 2;
-        const int group = i / 2 * 2;
+        const int group = half * 4 + i / 2 * 2;
         to[0] =
             as_codes(vbslq_u8(fifth, shift_bytes(high, 4 - group), vandq_u8(v, vdupq_n_u8(15))));
         to[2] = as_codes(vbslq_u8(fifth, shift_bytes(high, 3 - group), vshrq_n_u8(v, 4)));
@@ -135,29 +133,28 @@ UNPACK void codes_q5_k(const uint8_t *block, int8x16_t q[16])
 }
 
 /* Bits 7 and 6: the high two bits, the first flipped. Bits 5 to 2: the nibble. */
-UNPACK void codes_q6_k(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_q6_k(const uint8_t *block, const int half, int8x16_t q[8])
 {
     const uint8x16_t upper = vdupq_n_u8(0xF0);
-    EACH(i, 4) /* 16 columns of each quarter of a half */
+    EACH(i, 2) /* 16 columns of each quarter of the half */
     {
-        const uint8_t *ql = block + offsetof(quant_q6_k, ql) + i / 2 * 64 + i % 2 * 16;
-        const uint8_t *qh = block + offsetof(quant_q6_k, qh) + i / 2 * 32 + i % 2 * 16;
+        const uint8_t *ql = block + offsetof(quant_q6_k, ql) + half * 64 + i * 16;
+        const uint8_t *qh = block + offsetof(quant_q6_k, qh) + half * 32 + i * 16;
         const uint8x16_t a = vld1q_u8(ql), b = vld1q_u8(ql + 32);
         const uint8x16_t high = veorq_u8(vld1q_u8(qh), vdupq_n_u8(0xAA));
-        int8x16_t *to = q + i / 2 * 8 + i % 2;
-        to[0] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 6), vshlq_n_u8(a, 4), 2));
-        to[2] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 4), vshlq_n_u8(b, 4), 2));
-        to[4] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 2), vandq_u8(a, upper), 2));
-        to[6] = as_codes(vsriq_n_u8(high, vandq_u8(b, upper), 2));
+        q[i] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 6), vshlq_n_u8(a, 4), 2));
+        q[i + 2] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 4), vshlq_n_u8(b, 4), 2));
+        q[i + 4] = as_codes(vsriq_n_u8(vshlq_n_u8(high, 2), vandq_u8(a, upper), 2));
+        q[i + 6] = as_codes(vsriq_n_u8(high, vandq_u8(b, upper), 2));
     }
 }
 
-UNPACK void codes_iq4_xs(const uint8_t *block, int8x16_t q[16])
+UNPACK void codes_iq4_xs(const uint8_t *block, const int half, int8x16_t q[8])
 {
     const int8x16_t values = vld1q_s8(quant_iq4_values);
-    EACH(i, 8)
+    EACH(i, 4)
     {
-        const uint8x16_t v = vld1q_u8(block + offsetof(quant_iq4_xs, qs) + 16 * i);
+        const uint8x16_t v = vld1q_u8(block + offsetof(quant_iq4_xs, qs) + 64 * half + 16 * i);
         q[2 * i] = vqtbl1q_s8(values, vandq_u8(v, vdupq_n_u8(15)));
         q[2 * i + 1] = vqtbl1q_s8(values, vshrq_n_u8(v, 4));
     }

@@ -26,11 +26,14 @@ enum {
 #define TILE_ROW_VECTOR(v)   ((v) / 4)
 #define TILE_TOKEN_VECTOR(v) ((v) % 4)
 
-TILE_INLINE void tile_add_8(int32x4_t acc[TILE_SUMS], const int8_t *w, const int8_t *x)
+TILE_INLINE void tile_add_8(int32x4_t acc[TILE_SUMS], const int8_t **w, const int8_t **x)
 {
-    const int8x16_t x0 = vld1q_s8(x), x1 = vld1q_s8(x + 16);
-    const int8x16_t w0 = vld1q_s8(w), w1 = vld1q_s8(w + 16);
-    const int8x16_t w2 = vld1q_s8(w + 32), w3 = vld1q_s8(w + 48);
+    const int8x16x2_t token = vld1q_s8_x2(*x);
+    const int8x16x4_t row = vld1q_s8_x4(*w);
+    *x += sizeof token;
+    *w += sizeof row;
+    const int8x16_t x0 = token.val[0], x1 = token.val[1];
+    const int8x16_t w0 = row.val[0], w1 = row.val[1], w2 = row.val[2], w3 = row.val[3];
     acc[0] = vdotq_laneq_s32(acc[0], w0, x0, 0);
     acc[1] = vdotq_laneq_s32(acc[1], w0, x0, 2);
     acc[2] = vdotq_laneq_s32(acc[2], w0, x1, 0);

@@ -10,6 +10,8 @@
 #ifndef MOTE_KERNELS_ARM_TILE_I8MM_H
 #define MOTE_KERNELS_ARM_TILE_I8MM_H
 
+#include "kernels/arm/take.h"
+
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,12 +30,15 @@ enum {
 #define TILE_ROW_VECTOR(v)   ((v) / 2)
 #define TILE_TOKEN_VECTOR(v) ((v) % 2)
 
-/* acc += products of eight columns. */
-TILE_INLINE void tile_add_8(int32x4_t acc[TILE_SUMS], const int8_t *w, const int8_t *x)
+/* acc += products of eight columns. w and x advance. */
+TILE_INLINE void tile_add_8(int32x4_t acc[TILE_SUMS], const int8_t **w, const int8_t **x)
 {
-    const int8x16_t x0 = vld1q_s8(x), x1 = vld1q_s8(x + 16);
-    const int8x16_t w0 = vld1q_s8(w), w1 = vld1q_s8(w + 16);
-    const int8x16_t w2 = vld1q_s8(w + 32), w3 = vld1q_s8(w + 48);
+    int8x16_t low[2], high[2], token[2];
+    take_32(x, token);
+    take_32(w, low);
+    take_32(w, high);
+    const int8x16_t x0 = token[0], x1 = token[1];
+    const int8x16_t w0 = low[0], w1 = low[1], w2 = high[0], w3 = high[1];
     acc[0] = vmmlaq_s32(acc[0], w0, x0);
     acc[1] = vmmlaq_s32(acc[1], w0, x1);
     acc[2] = vmmlaq_s32(acc[2], w1, x0);
