@@ -15,6 +15,9 @@ option(MOTE_WERROR "treat compiler warnings as errors" OFF)
 add_compile_options(-ffp-contract=off -Wall -Wextra $<$<BOOL:${MOTE_WERROR}>:-Werror> -Wshadow
     -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wpointer-arith -Wvla -fno-math-errno)
 add_compile_definitions(_POSIX_C_SOURCE=200809L)
+if(MOTE_SYSTEM STREQUAL macos) # there the line above hides what POSIX does not have
+    add_compile_definitions(_DARWIN_C_SOURCE)
+endif()
 
 option(MOTE_FUZZ "build the libFuzzer targets (clang only)" OFF)
 set(MOTE_MAX_ISA "" CACHE STRING "the highest instruction set level this build may use: ref, avx2, avx512; ref, neon, dotprod")
@@ -25,5 +28,7 @@ if(MOTE_SANITIZE)
 else()
     add_compile_options(-fstack-protector-strong)
     add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
-    add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+    if(MOTE_SYSTEM STREQUAL linux)
+        add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+    endif()
 endif()

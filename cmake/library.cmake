@@ -9,7 +9,9 @@ set_target_properties(mote_shared PROPERTIES OUTPUT_NAME mote EXPORT_NAME mote L
 target_include_directories(mote_shared INTERFACE
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(mote_shared PRIVATE Threads::Threads PkgConfig::UTF8PROC m)
-if(NOT MOTE_SANITIZE) # the sanitizers' own functions come with the program, not the library
+# The sanitizers' own functions come with the program, not the library. The linker of macOS allows no
+# undefined symbol by default.
+if(NOT MOTE_SANITIZE AND MOTE_SYSTEM STREQUAL linux)
     target_link_options(mote_shared PRIVATE -Wl,--no-undefined)
 endif()
 

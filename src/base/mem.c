@@ -7,7 +7,7 @@
  * knows which pages are already zero, and realloc grows large blocks without copying. The counters
  * are process-wide atomics for tests and reports.
  */
-#define _GNU_SOURCE
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "base/mem.h"
 
 #include "base/ckd.h"

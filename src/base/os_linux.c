@@ -25,6 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
+const char os_name[] = "Linux";
+
 /* ---- threads ---- */
 
 void os_wait(_Atomic uint32_t *word, uint32_t seen)

@@ -14,6 +14,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* "Linux" or "macOS" */
+extern const char os_name[];
+
 /* ---- threads ---- */
 
 /* Sleeps while *word == seen, until os_wake. May return earlier. */

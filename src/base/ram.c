@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ram.c - implements ram.h. A source that is missing sets no limit. */
-#define _GNU_SOURCE
 #include "base/os.h"
 #include "base/ram.h"
 

@@ -30,7 +30,7 @@
 
 /* Sessions without images are written in format 1, which every version of mote reads. */
 enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2 };
-static const char snapshot_magic[8] = "MOTESNAP";
+static const char snapshot_magic[8] = {'M', 'O', 'T', 'E', 'S', 'N', 'A', 'P'};
 
 typedef struct snapshot_header {
     char magic[8];

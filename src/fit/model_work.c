@@ -5,7 +5,6 @@
  * What is not a product grows with the heads of a layer, and of feed-forward layers with their
  * units.
  */
-#define _GNU_SOURCE
 #include "fit/machine_speed.h"
 
 #include "gguf/gguf_files.h"
@@ -28,12 +27,21 @@ static int64_t tensor_layer(const gguf_tensor *t)
     return sscanf(name, "blk.%u.%n", &layer, &used) == 1 && used > 0 ? (int64_t)layer : -1;
 }
 
+static bool name_contains(str name, const char *part)
+{
+    const size_t n = strlen(part);
+    for (size_t at = 0; at + n <= name.n; at++)
+        if (memcmp(name.p + at, part, n) == 0)
+            return true;
+    return false;
+}
+
 /* ssm_alpha, ssm_beta and ssm_conv1d are decoded to floats when the model is opened. */
 static bool tensor_is_matrix(const gguf_tensor *t)
 {
     static const char *const small[] = {"ssm_alpha", "ssm_beta", "ssm_conv1d"};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-        if (memmem(t->name.p, t->name.n, small[i], strlen(small[i])) != NULL)
+        if (name_contains(t->name, small[i]))
             return false;
     return t->format != NULL && t->n_dims == 2;
 }

@@ -250,7 +250,7 @@ mote_status cache_link_all(pull *p, mote_error *err);
 /* The path of a file in the snapshot. False: too long. */
 bool cache_snapshot_path(const pull *p, const char *path, char *out);
 
-/* ---- sandbox (pull_sandbox.c) ---- */
+/* ---- sandbox (pull_sandbox_linux.c, pull_sandbox_absent.c) ---- */
 
 /* From now on the process can use the network, read the cache, certificates and resolver settings,
  * and write below the directory of the repository only. cache_begin comes before. Returns what is missing, "" if nothing is. */

@@ -225,14 +225,14 @@ static mote_status read_document(int fd, json_doc **doc, mote_error *err)
     ssize_t n;
     while ((n = read(fd, chunk, sizeof chunk)) > 0 && text.n <= PULL_REQUEST_BYTES)
         strbuf_put(&text, (str){chunk, (size_t)n});
-    explicit_bzero(chunk, sizeof chunk);
+    os_erase(chunk, sizeof chunk);
     mote_status status =
         n == 0 ? strbuf_check(&text, err)
                : err_set(err, MOTE_E_ARG, "the request cannot be read or is too long");
     if (status == MOTE_OK)
         status = json_doc_read(doc, strbuf_view(&text), err);
     if (text.p != NULL)
-        explicit_bzero(text.p, text.n);
+        os_erase(text.p, text.n);
     strbuf_fini(&text);
     return status;
 }

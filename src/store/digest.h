@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.h - SHA-256 of a text, and hashes of data that arrives in pieces (libcrypto).
+ * digest.h - SHA-256 of a text, and hashes of data that arrives in pieces (libcrypto, on macOS
+ * CommonCrypto).
  *
- * Thread-safe; a hasher belongs to one thread at a time. In a build without libcrypto digest_of
+ * Thread-safe; a hasher belongs to one thread at a time. In a build with neither, digest_of
  * and digest_equal return false and hasher_begin MOTE_E_UNSUPPORTED.
  */
 #ifndef MOTE_STORE_DIGEST_H
@@ -57,5 +58,10 @@ void hasher_add(hasher *h, const void *data, size_t bytes);
 mote_status hasher_end(hasher *h, char out[HASH_TEXT_BYTES], mote_error *err);
 /* Ends a hasher without a hash. Does nothing after hasher_end. */
 void hasher_fini(hasher *h);
+
+/* For the files that compute hashes: bytes as lower-case hex digits, zero-terminated; what comes before
+ * the data of a git blob. */
+void digest_print_hex(const unsigned char *bytes, size_t n, char *out);
+void digest_add_git_head(hasher *h, uint64_t bytes);
 
 #endif

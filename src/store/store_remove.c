@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store_remove.c - implements store_remove.h. */
-#define _GNU_SOURCE
+#define _XOPEN_SOURCE 700 /* nftw */
 #include "store/store_remove.h"
 
 #include "base/mem.h"

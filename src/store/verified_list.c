@@ -6,7 +6,6 @@
  * form are ignored and dropped at the next change. A change holds a lock file, reads the list and
  * replaces it by rename, so a reader needs no lock.
  */
-#define _GNU_SOURCE
 #include "store/file_hash.h"
 
 #include "base/mem.h"

@@ -53,6 +53,7 @@ static int machine_make(void **state)
         .root = fake_root,
         .environment = environment,
         .cpu_name = "Example CPU @ 3.00GHz",
+        .system = "Linux",
         .seccomp = true,
         .landlock = 5,
         .now = 1790000000,
@@ -484,15 +485,35 @@ static void config_errors(void **state)
     expect_line("problem  config file  config:1: not a setting\n", 1);
 }
 
+/* Another system has no sandbox: a note, and no advice about its kernel. */
+static void other_systems_have_no_sandbox(void **state)
+{
+    (void)state;
+    machine.system = "macOS";
+    machine.seccomp = false;
+    machine.landlock = 0;
+    char *text = run_text(0);
+    assert_non_null(strstr(text, "mote has no sandbox on macOS"));
+    assert_null(strstr(text, "seccomp"));
+    free(text);
+}
+
 #define ON_A_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_A_MACHINE(good_machine),    ON_A_MACHINE(bad_machine),   ON_A_MACHINE(levels),
-        ON_A_MACHINE(ports),           ON_A_MACHINE(governors),     ON_A_MACHINE(config_errors),
-        ON_A_MACHINE(other_variables), ON_A_MACHINE(private_texts), ON_A_MACHINE(wrong_values),
+        ON_A_MACHINE(good_machine),
+        ON_A_MACHINE(bad_machine),
+        ON_A_MACHINE(levels),
+        ON_A_MACHINE(ports),
+        ON_A_MACHINE(governors),
+        ON_A_MACHINE(config_errors),
+        ON_A_MACHINE(other_variables),
+        ON_A_MACHINE(private_texts),
+        ON_A_MACHINE(wrong_values),
         ON_A_MACHINE(other_families),
+        ON_A_MACHINE(other_systems_have_no_sandbox),
     };
     update = getenv("MOTE_TEST_UPDATE") != NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -510,6 +510,46 @@ class Recording(unittest.TestCase):
         self.assertIn("animation-delay", dict(self.texts())["red"])
 
 
+class Systems(Planted):
+    check = "check_systems"
+
+    def test_the_tree_passes(self):
+        code, lines = self.tree.run(self.check)
+        self.assertEqual(code, 0, "\n".join(lines))
+
+    def test_faults(self):
+        for text, expect in (
+                ("#ifdef __linux__\n#endif\n", "planted.c:2: __linux__ is a macro"),
+                ("#if defined( __APPLE__ )\n#endif\n", "__APPLE__ is a macro"),
+                ("#define _GNU_SOURCE\n", "_GNU_SOURCE is a macro"),
+                ("#  include <linux/futex.h>\n", "<linux/futex.h> is a header"),
+                ("#include <sys/prctl.h>\n", "<sys/prctl.h> is a header"),
+                ("#include <mach/mach.h>\n", "<mach/mach.h> is a header"),
+                ("int f(void)\n{\n    return accept4 (1, 0, 0, 0);\n}\n", "planted.c:4: accept4() is a call"),
+                ("int f(void)\n{\n    return !!memmem(a, 1, b, 1);\n}\n", "memmem() is a call"),
+                ("int f = socket(1, SOCK_STREAM | SOCK_CLOEXEC, 0);\n", "SOCK_CLOEXEC is a constant"),
+                ("long f = info->st_mtim.tv_sec;\n", "st_mtim is a constant"),
+                ('const char *f = "/proc/self/exe";\n', '"/proc/self/exe" is a file of Linux'),
+                ('const char *f = "%s/sys/x";\n', '"%s/sys/x" is a file of Linux'),
+                ('const char *f = "/sys";\n', '"/sys" is a file of Linux')):
+            with self.subTest(expect):
+                self.caught("src/tok/planted.c", SPDX + text, expect)
+
+    def test_files_of_one_system(self):
+        for name in ("src/tok/planted_linux.c", "src/tok/planted_macos.c"):
+            self.passes(name, SPDX + "#include <sys/prctl.h>\n#ifdef __linux__\n#endif\n")
+        self.caught("src/tok/planted_linux.h", SPDX + "#ifdef __linux__\n#endif\n", "macro of one system")
+
+    def test_what_is_not_a_call(self):
+        self.passes("src/tok/planted.c", SPDX + '/* accept4(), "/proc/x", __linux__ */\n'
+                    'const char *names[] = {"dup3", "accept4(", "a /proc/x"};\n'
+                    "int x = s.clone(1) + s->splice(2) + my_syscall(3) + st_mtime;\n")
+
+    def test_a_listed_file_that_is_gone(self):
+        (self.tree.root / "src/base/ram.c").unlink()
+        self.assertIn("scripts/check_systems:1: src/base/ram.c does not exist", self.tree.run(self.check)[1])
+
+
 class Sound(unittest.TestCase):
     """A small sound tree that every check must pass, so that none fails always. check_floors wants
     every directory of its tables; its own tests run it on a copy of the sources."""

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* media_files.c - image and video files to encoded images; see media_files.h. */
-#define _GNU_SOURCE /* GLOB_BRACE */
+#define _DEFAULT_SOURCE /* GLOB_BRACE */
 #include "cli/load/media_files.h"
 
 #include "base/mem.h"

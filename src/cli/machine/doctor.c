@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor.c - the table of checks of `mote doctor`, and what all checks use. */
-#define _GNU_SOURCE
 #include "cli/machine/doctor.h"
 
 #include "base/mem.h"

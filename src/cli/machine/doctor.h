@@ -22,12 +22,13 @@ typedef struct doctor_machine {
     const char *const *environment; /* "NAME=value", ends with NULL */
     cpu_features cpu;
     char cpu_name[CPU_NAME_BYTES];
-    cores_set allowed; /* CPUs of the affinity mask */
-    bool seccomp;      /* the kernel can filter system calls */
-    int landlock;      /* version of Landlock; 0: none */
-    int64_t now;       /* seconds since 1970 */
-    bool utf8;         /* the locale */
-    uint32_t user;     /* its id */
+    cores_set allowed;  /* CPUs of the affinity mask */
+    const char *system; /* os_name */
+    bool seccomp;       /* the kernel can filter system calls */
+    int landlock;       /* version of Landlock; 0: none */
+    int64_t now;        /* seconds since 1970 */
+    bool utf8;          /* the locale */
+    uint32_t user;      /* its id */
     /* Directories with programs of mote, such as mote-pull; NULL: none. */
     const char *programs[2];
     store_env store;

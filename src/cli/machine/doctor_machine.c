@@ -33,6 +33,7 @@ void doctor_machine_read(doctor_machine *out)
     cpu_read_features(&out->cpu);
     cpu_name(out->cpu_name);
     cores_read_allowed(&out->allowed);
+    out->system = os_name;
     out->seccomp = os_has_seccomp();
     out->landlock = landlock_version();
     out->now = time(NULL);

@@ -15,7 +15,11 @@ void doctor_sandbox(doctor *d)
     const doctor_machine *m = d->machine;
     static const char advice[] = "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK, and "
                                  "landlock in the kernel parameter lsm=";
-    if (m->seccomp && m->landlock > 0)
+    if (strcmp(m->system, "Linux") != 0)
+        doctor_add(d, DOCTOR_NOTE, "run the server as a user of its own; decode images you trust",
+                   "mote has no sandbox on %s: server and image decoders can do what the user can",
+                   m->system);
+    else if (m->seccomp && m->landlock > 0)
         doctor_add(d, DOCTOR_OK, NULL, "the kernel has seccomp and Landlock (version %d)",
                    m->landlock);
     else if (m->seccomp)

@@ -78,6 +78,8 @@ typedef enum sandbox_state {
  * hold even if the state is OFF. When the time is up the process gets SIGXCPU, one second before it
  * is killed, SIGPROF (media_sandbox_limit) or SIGALRM. */
 sandbox_state media_sandbox_enter(void);
+/* Its part that differs between systems: limits files and system calls. */
+sandbox_state sandbox_restrict(void);
 /* The state that media_sandbox_enter would reach, tested in a child process. */
 sandbox_state media_sandbox_here(void);
 /* "off", "partial", "on" */

@@ -18,8 +18,6 @@
 #include "server/models/model_registry_int.h"
 
 #include <stdio.h>
-#if defined(__GLIBC__)
-#endif
 
 /* ---- reports to the loop thread ---- */
 

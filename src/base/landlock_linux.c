@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landlock.c - implements landlock.h. */
+/* landlock_linux.c - implements landlock.h. */
 #define _GNU_SOURCE /* O_PATH */
 #include "base/landlock.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pull_sandbox.c - what mote-pull may do: the network, the cache, certificates. Nothing else.
+ * pull_sandbox_linux.c - what mote-pull may do: the network, the cache, certificates. Nothing else.
  *
  * Landlock allows to write below the directory of the repository, its locks and the record of
  * hashes, and to read the cache, /etc, certificates and what the resolver needs. /etc as a whole:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server_sandbox.c - implements server_sandbox.h.
+ * server_sandbox_linux.c - implements server_sandbox.h.
  *
  * A system call outside the list fails with EPERM. The process is not killed: a library may probe a
  * call and use another one, and a denied call must not end the streams of all clients. clone3 fails
