@@ -31,9 +31,9 @@ def version():
     return re.search(r'#define MOTE_VERSION "([^"]+)"', header)[1]
 
 
-def metadata():
+def metadata(licences=LICENCES):
     head = ["Metadata-Version: 2.4", "Name: mote", f"Version: {version()}", f"Summary: {SUMMARY}",
-            "License-Expression: Apache-2.0", *(f"License-File: {name}" for name in LICENCES),
+            "License-Expression: Apache-2.0", *(f"License-File: {name}" for name in licences),
             f"Requires-Python: {REQUIRES_PYTHON}", "Classifier: Operating System :: POSIX :: Linux",
             "Classifier: Typing :: Typed", "Description-Content-Type: text/markdown"]
     return "\n".join(head) + "\n\n" + (HERE / "README.md").read_text(encoding="utf-8")
@@ -63,8 +63,8 @@ class Wheel:
         self.zip.close()
 
 
-def write_wheel(directory, library, programs, tag, licences=()):
-    """Writes the wheel and returns its name. `programs` and `licences` are files beside those that every wheel has."""
+def write_wheel(directory, library, programs, tag, licences=(), sbom=None):
+    """Writes the wheel and returns its name. `licences` are those of libraries in the programs, `sbom` describes them."""
     name = f"mote-{version()}-py3-none-{tag}.whl"
     dist_info = f"mote-{version()}.dist-info"
     wheel = Wheel(Path(directory) / name)
@@ -74,9 +74,12 @@ def write_wheel(directory, library, programs, tag, licences=()):
     wheel.add("mote/libmote.so", Path(library).read_bytes(), executable=True)
     for file in programs:
         wheel.add(f"mote/bin/{Path(file).name}", Path(file).read_bytes(), executable=True)
-    for file in [*(TREE / licence for licence in LICENCES), *map(Path, licences)]:
+    files = [*(TREE / licence for licence in LICENCES), *map(Path, licences)]
+    for file in files:
         wheel.add(f"{dist_info}/licenses/{file.name}", file.read_bytes())
-    wheel.add(f"{dist_info}/METADATA", metadata().encode())
+    if sbom is not None:
+        wheel.add(f"{dist_info}/sboms/{Path(sbom).name}", Path(sbom).read_bytes())
+    wheel.add(f"{dist_info}/METADATA", metadata([file.name for file in files]).encode())
     wheel.add(f"{dist_info}/WHEEL", ("Wheel-Version: 1.0\nGenerator: mote\nRoot-Is-Purelib: false\n" + "".join(
         f"Tag: py3-none-{part}\n" for part in tag.split("."))).encode())
     wheel.add(f"{dist_info}/entry_points.txt", b"[console_scripts]\nmote = mote._program:main\n")

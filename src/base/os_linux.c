@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/memfd.h>
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -137,7 +137,7 @@ bool os_random(void *out, size_t bytes)
 {
     unsigned char *to = out;
     while (bytes > 0) {
-        const ssize_t got = getrandom(to, bytes, 0);
+        const long got = syscall(SYS_getrandom, to, bytes, 0); /* glibc has it since 2.25 */
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -184,7 +184,7 @@ int os_open_uncached(const char *path)
 
 int os_memory_file(const char *name, char path[OS_MEMORY_PATH_BYTES])
 {
-    const int fd = memfd_create(name, MFD_CLOEXEC);
+    const int fd = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC); /* glibc: since 2.27 */
     snprintf(path, OS_MEMORY_PATH_BYTES, "/proc/self/fd/%d", fd);
     return fd;
 }
@@ -193,7 +193,8 @@ int os_memory_file(const char *name, char path[OS_MEMORY_PATH_BYTES])
 
 void os_erase(void *secret, size_t bytes)
 {
-    explicit_bzero(secret, bytes);
+    memset(secret, 0, bytes);
+    __asm__ volatile("" : : "r"(secret) : "memory"); /* explicit_bzero: glibc since 2.25 */
 }
 
 void os_trim_heap(void)

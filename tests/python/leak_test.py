@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import mote
@@ -76,6 +77,10 @@ def measure(model=None):
     gc.collect()
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    end = time.monotonic() + 10  # a thread that has given its answer is not gone yet
+    while threading.active_count() > 1 and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.1)
     return resident, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), threading.active_count()
 
 
