@@ -171,8 +171,7 @@ def install(work):
     assert variables["HF_HUB_CACHE"] == "/var/lib/mote/hub", variables
     for name, path in variables.items():
         variables[name] = work + path
-        os.makedirs(os.path.dirname(work + path), exist_ok=True)
-    os.mkdir(variables["XDG_RUNTIME_DIR"])
+        os.makedirs(os.path.dirname(work + path) if name == "MOTE_CONFIG" else work + path, exist_ok=True)
     shutil.copy(SETTINGS, variables["MOTE_CONFIG"])
     source = os.path.join(work, "from")
     os.mkdir(source)

@@ -8,7 +8,9 @@
 #include "server/http/listen.h"
 #include "server/http/work_lanes.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -292,8 +294,8 @@ static mote_status loop_raise_fd_limit(uint32_t descriptors, int *high, mote_err
 static mote_status loop_grow_table(event_loop *l, int high, mote_error *err)
 {
     int ends[2];
-    if (pipe(ends) != 0)
-        return err_set(err, MOTE_E_IO, "no free file descriptors");
+    if (!os_pipe(ends))
+        return err_set(err, MOTE_E_IO, "cannot create a pipe: %s", strerror(errno));
     int watched = dup2(ends[0], high);
     bool grown = watched >= 0 && uv_poll_init(&l->uv, &l->high, watched) == 0 &&
                  uv_poll_start(&l->high, UV_READABLE, loop_on_poll) == 0;
