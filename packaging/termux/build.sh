@@ -14,6 +14,6 @@ TERMUX_PKG_BUILD_IN_SRC=true
 TERMUX_PKG_EXCLUDED_ARCHES="arm, i686, x86_64"
 
 termux_step_make_install() {
-    install -Dm700 -t "$TERMUX_PREFIX/bin" mote
+    install -Dm700 -t "$TERMUX_PREFIX/bin" bin/mote
     cp -r share "$TERMUX_PREFIX/"
 }
