@@ -91,15 +91,14 @@ def write_wheel(directory, library, programs, tag, licences=(), sbom=None):
 
 def compile_here(directory):
     """Builds library and program. Returns their paths."""
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", "-DMOTE_ONE_FILE=ON"]
     try:
         for command in (["cmake", "-S", str(TREE), "-B", directory, *options],
                         ["cmake", "--build", directory, "--parallel", str(os.cpu_count() or 1)]):
             subprocess.run(command, check=True, stdout=sys.stderr)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"mote: cannot build the library: {error}; README.md lists the packages that a build needs")
-    programs = [file for name in ("mote", "mote-pull") if (file := Path(directory) / name).exists()]
-    return Path(directory) / "lib/libmote.so", programs
+    return Path(directory) / "lib/libmote.so", [Path(directory) / "mote"]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

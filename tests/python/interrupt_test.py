@@ -83,4 +83,6 @@ class Interrupt(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # A shell starts background jobs with SIGINT ignored, and so would be the children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main()

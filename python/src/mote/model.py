@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import threading
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Optional, Sequence, Union, overload
@@ -118,6 +119,7 @@ class Model:
 
         self._image_tokens = image_tokens
         self._sessions = sessions
+        self._making_chat = threading.Lock()
         self._engine = Engine(file_name(path), _abi.mote_model_options(mmproj=file_name(encoder) if encoder else None), plan)
         self._chat: Optional[Conversation] = None
         self.path = path
@@ -151,8 +153,9 @@ class Model:
             if not rows:
                 raise ValueError("images need a message")
             rows[-1] = {**rows[-1], "images": [*(rows[-1].get("images") or []), *images]}
-        if self._chat is None:
-            self._chat = self._conversation()
+        with self._making_chat:
+            if self._chat is None:
+                self._chat = self._conversation()
         return self._chat._start(rows, True, stream, options)
 
     def conversation(self, *, system: Optional[str] = None, tools: Optional[Sequence[Tool]] = None,
