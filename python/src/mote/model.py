@@ -375,5 +375,5 @@ def _describe(model: int) -> _abi.mote_model_info:
 
 
 def _scaled(row: list[float], normalize: bool) -> list[float]:
-    length = math.sqrt(sum(x * x for x in row)) if normalize else 1.0
+    length = math.sqrt(math.fsum(x * x for x in row)) if normalize else 1.0  # sum() depends on the version
     return [x / length for x in row] if length > 0 else row
