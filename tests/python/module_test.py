@@ -515,6 +515,30 @@ class Threads(Shared):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
 
 
+class Fork(unittest.TestCase):
+    def test_a_model_of_the_parent_is_an_error(self):
+        """In a child of fork(): an exception, no hang, also at its exit. The parent goes on."""
+        code = f"""if True:
+            import mote, os, sys
+            model = mote.Model({str(TEXT)!r}, context=4096)
+            stream = model.generate("Once upon a time", stream=True)
+            next(stream)
+            child = os.fork()
+            if child == 0:
+                try:
+                    model.chat("Hello")
+                except mote.ClosedError as error:
+                    sys.exit(0 if "fork" in str(error) else 2)
+                sys.exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            stream.close()
+            print(model.chat({SUM!r}, temperature=0, thinking=True))
+        """
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((0, "417 + 265 = 682\n", ""), (done.returncode, done.stdout, done.stderr))
+
+
 class Program(unittest.TestCase):
     def test_the_command(self):
         """python -m mote and the console script become the program."""

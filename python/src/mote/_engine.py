@@ -11,6 +11,7 @@ import collections
 import contextlib
 import ctypes
 import hashlib
+import os
 import threading
 import weakref
 from typing import Any, Callable, Iterator
@@ -33,6 +34,7 @@ class Engine:
                  plan: Callable[[int], _abi.mote_engine_options]) -> None:
         self.lock = threading.Lock()
         self.engine = 0
+        self._process = os.getpid()
         self._readers = 0  # threads that use the model without the engine
         self._no_reader = threading.Condition()
         self._dropped: collections.deque[int] = collections.deque()
@@ -51,6 +53,8 @@ class Engine:
     @contextlib.contextmanager
     def use(self) -> Iterator[int]:
         """Holds the engine and yields its address."""
+        if self._process != os.getpid():  # its threads are not here, and the lock may be held by one of them
+            raise ClosedError("the model was opened before fork(); open it in the new process")
         with self.lock:
             self._free_dropped()
             if not self.engine:
@@ -88,7 +92,7 @@ class Engine:
     def drop(self, address: int) -> None:
         """Frees an object of own() as soon as nothing uses the engine. Never waits."""
         self._dropped.append(address)
-        if self.lock.acquire(blocking=False):
+        if self._process == os.getpid() and self.lock.acquire(blocking=False):
             try:
                 self._free_dropped()
             finally:
@@ -113,7 +117,10 @@ class Engine:
     # ---- end ----
 
     def close(self) -> None:
-        """Waits until nothing uses the engine, then frees everything: images last, because messages contain them."""
+        """Waits until nothing uses the engine, then frees everything: images last, because messages contain them. A
+        process that was forked leaves its copy alone."""
+        if self._process != os.getpid():
+            return
         with self.lock, self._no_reader:
             if not self.engine:
                 return
