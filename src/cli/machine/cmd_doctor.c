@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_doctor.c - `mote doctor`: prints the findings, or writes them to a file for a bug report. */
+#define _DEFAULT_SOURCE
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/machine/doctor.h"
