@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """rig.py - starts a real server with mote-tiny and runs test cases.
 
-Environment: MOTE is the program, DATA the directory of test models. The model is tiny but trained: it
-knows the emblems of invented towns and calls the tools below, so tests can compare its answers.
+Environment: MOTE is the program, DATA the directory of test models. EMULATED: the program runs in an emulator and
+cannot start its decoder processes, so the server has no images. The model is tiny but trained: it knows the emblems of
+invented towns and calls the tools below, so tests can compare its answers.
 """
 import base64
 import json
@@ -214,6 +215,6 @@ def run_vision_examples(make_client, *answers):
 
 def run_with_server(make_client, *flags):
     """Starts a server, makes the client and runs all cases of the test file."""
-    with Server(*flags, sees=True) as server:
+    with Server(*flags, sees=not os.environ.get("EMULATED")) as server:
         code = main(make_client(server), server)
     sys.exit(code)
