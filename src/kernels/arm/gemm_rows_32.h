@@ -115,33 +115,75 @@ static inline tokens_32 tokens_at(const kern_act *x, size_t t, size_t n, float *
     return (tokens_32){x->q + t * x->cols, x->cols, blocks, n, d, sum};
 }
 
-/* Up to eight tokens along a row: two vectors. */
-typedef struct few_tokens {
+/* Chains of two rows by four tokens, or of one row by eight. */
+typedef struct few_chains {
     sums_32 sums[2];
     float32x4_t acc[2];
-} few_tokens;
+} few_chains;
 
-/* One block of a row: one step of the chain of every token. `halves`: vectors of tokens. */
-ALWAYS_INLINE void few_block(const format_32 *f, const uint8_t **at, const tokens_32 *x, size_t b,
-                             const int halves, few_tokens *s)
+ALWAYS_INLINE few_chains few_begin(void)
+{
+    const float32x4_t zero = vdupq_n_f32(0.0f);
+    return (few_chains){{sums_begin(), sums_begin()}, {zero, zero}};
+}
+
+/* The codes of token t in block b. A missing token repeats the first: its d is 0, and its result is
+ * not stored. */
+ALWAYS_INLINE void token_codes(const tokens_32 *x, size_t b, size_t t, int8x16_t out[2])
+{
+    const int8_t *codes = x->q + (t < x->n ? t : 0) * x->cols + b * QUANT_BLOCK;
+    out[0] = vld1q_s8(codes);
+    out[1] = vld1q_s8(codes + 16);
+}
+
+/* Chains v: one step with a block of the row w and tokens t .. t+3. */
+ALWAYS_INLINE void few_step(const format_32 *f, few_chains *s, const int v, const block_32 *w,
+                            const tokens_32 *x, size_t b, size_t t)
+{
+    const float32x4_t dx = vld1q_f32(x->d + b * ROWS_TOKENS + t);
+    const float32x4_t sum = vcvtq_f32_s32(sums_of_block(&s->sums[v]));
+    s->acc[v] = vfmaq_f32(s->acc[v], vmulq_f32(w->d, dx), sum);
+    if (f->has_m)
+        s->acc[v] =
+            vfmaq_f32(s->acc[v], vmulq_f32(w->m, dx), vld1q_f32(x->sum + b * ROWS_TOKENS + t));
+}
+
+ALWAYS_INLINE int32x4_t few_dot(const format_32 *f, int32x4_t acc, const block_32 *w,
+                                const int8x16_t x[2])
+{
+    return dot_32(acc, w->q[0], w->q[1], x[0], x[1], f->narrow);
+}
+
+/* A block of two rows and up to four tokens, which share the loads of activations. */
+ALWAYS_INLINE void few_pair(const format_32 *f, const uint8_t *at[2], const tokens_32 *x, size_t b,
+                            few_chains *s)
+{
+    const block_32 first = take_block(f, &at[0]), second = take_block(f, &at[1]);
+    EACH(i, 4)
+    {
+        int8x16_t codes[2];
+        token_codes(x, b, (size_t)i, codes);
+        s->sums[0].running[i] = few_dot(f, s->sums[0].running[i], &first, codes);
+        s->sums[1].running[i] = few_dot(f, s->sums[1].running[i], &second, codes);
+    }
+    few_step(f, s, 0, &first, x, b, 0);
+    few_step(f, s, 1, &second, x, b, 0);
+}
+
+/* A block of one row and up to eight tokens. */
+ALWAYS_INLINE void few_eight(const format_32 *f, const uint8_t **at, const tokens_32 *x, size_t b,
+                             few_chains *s)
 {
     const block_32 w = take_block(f, at);
-    EACH(h, halves)
+    EACH(h, 2)
     {
         EACH(i, 4)
         {
-            const size_t t = 4 * (size_t)h + (size_t)i;
-            /* A missing token repeats the first: its d is 0, and its result is not stored. */
-            const int8_t *codes = x->q + (t < x->n ? t : 0) * x->cols + b * QUANT_BLOCK;
-            s->sums[h].running[i] = dot_32(s->sums[h].running[i], w.q[0], w.q[1], vld1q_s8(codes),
-                                           vld1q_s8(codes + 16), f->narrow);
+            int8x16_t codes[2];
+            token_codes(x, b, 4 * (size_t)h + (size_t)i, codes);
+            s->sums[h].running[i] = few_dot(f, s->sums[h].running[i], &w, codes);
         }
-        const float32x4_t dx = vld1q_f32(x->d + b * ROWS_TOKENS + 4 * h);
-        const float32x4_t sum = vcvtq_f32_s32(sums_of_block(&s->sums[h]));
-        s->acc[h] = vfmaq_f32(s->acc[h], vmulq_f32(w.d, dx), sum);
-        if (f->has_m)
-            s->acc[h] = vfmaq_f32(s->acc[h], vmulq_f32(w.m, dx),
-                                  vld1q_f32(x->sum + b * ROWS_TOKENS + 4 * h));
+        few_step(f, s, h, &w, x, b, 4 * (size_t)h);
     }
 }
 
@@ -149,15 +191,23 @@ ALWAYS_INLINE void few_block(const format_32 *f, const uint8_t **at, const token
 ALWAYS_INLINE void rows_32_few(const kern_gemm_args *a, const format_32 *f, const tokens_32 *x,
                                size_t t, size_t r, size_t end)
 {
+    const uint8_t *w = a->w;
+    for (; x->n <= 4 && r < end; r += 2) {
+        const bool two = r + 1 < end; /* else the last row is computed twice */
+        const uint8_t *at[2] = {w + r * a->row_bytes, w + (two ? r + 1 : r) * a->row_bytes};
+        few_chains s = few_begin();
+        for (size_t b = 0; b < x->blocks; b++)
+            few_pair(f, at, x, b, &s);
+        const float32x4_t second[2] = {s.acc[1], s.acc[1]};
+        store_tokens(a, s.acc, r, t, x->n);
+        if (two)
+            store_tokens(a, second, r + 1, t, x->n);
+    }
     for (; r < end; r++) {
-        const uint8_t *at = (const uint8_t *)a->w + r * a->row_bytes;
-        few_tokens s = {{sums_begin(), sums_begin()}, {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}};
-        if (x->n <= 4)
-            for (size_t b = 0; b < x->blocks; b++)
-                few_block(f, &at, x, b, 1, &s);
-        else
-            for (size_t b = 0; b < x->blocks; b++)
-                few_block(f, &at, x, b, 2, &s);
+        const uint8_t *at = w + r * a->row_bytes;
+        few_chains s = few_begin();
+        for (size_t b = 0; b < x->blocks; b++)
+            few_eight(f, &at, x, b, &s);
         store_tokens(a, s.acc, r, t, x->n);
     }
 }
