@@ -105,7 +105,9 @@ bool os_program_again(char *out, size_t room)
 
 pid_t os_fork_for_parent(void)
 {
-    return (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_PARENT | SIGCHLD), 0UL, 0UL, 0UL, 0UL);
+    const long child =
+        syscall(SYS_clone, (unsigned long)(CLONE_PARENT | SIGCHLD), 0UL, 0UL, 0UL, 0UL);
+    return child < 0 && errno == EINVAL ? fork() : (pid_t)child; /* qemu-user refuses the flag */
 }
 
 void os_end_with_parent(int signal_number)

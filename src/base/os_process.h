@@ -46,8 +46,8 @@ bool os_program_again(char *out, size_t room);
 
 /* ---- processes ---- */
 
-/* Like fork, but the child's parent is that of this process, which can wait for it. macOS has no
- * such call: there the child's parent is this process. */
+/* Like fork, but the child's parent is that of this process, which can wait for it. macOS and
+ * qemu-user have no such call: there the child's parent is this process. */
 pid_t os_fork_for_parent(void);
 /* Sends the signal to this process when its parent ends. */
 void os_end_with_parent(int signal_number);
