@@ -15,6 +15,7 @@
 
 #include "base/landlock.h"
 #include "base/sanitized.h"
+#include "base/seccomp_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,6 @@
 
 #if defined(MOTE_SECCOMP) && !defined(MOTE_SANITIZED)
 #define FILTERS 1
-#include <seccomp.h>
 #endif
 
 /* ---- Landlock ---- */
@@ -79,7 +79,6 @@ static bool landlock_enter(const pull *p)
 
 #if defined(FILTERS)
 
-/* Calls with any arguments. A name that this machine does not have is skipped. */
 static const char *const plain_calls[] = {
     /* memory; mmap and mprotect are below */
     "brk", "madvise", "mremap", "munmap",
@@ -108,12 +107,7 @@ static const char *const plain_calls[] = {
 
 enum { SOCKET_TYPE_MASK = 0xF }; /* without SOCK_CLOEXEC and SOCK_NONBLOCK */
 
-/* Calls of which one argument is limited: (argument & mask) == value. */
-static const struct {
-    const char *name;
-    unsigned argument;
-    uint64_t mask, value;
-} limited_calls[] = {
+static const seccomp_limited limited_calls[] = {
     {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* threads, no processes */
     {"ioctl", 1, UINT32_MAX, 0x5421},         /* FIONBIO */
     {"ioctl", 1, UINT32_MAX, 0x541B},         /* FIONREAD */
@@ -128,29 +122,11 @@ static const struct {
     {"socketpair", 1, SOCKET_TYPE_MASK, SOCK_STREAM},
 };
 
-static bool filter_add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,
-                       const struct scmp_arg_cmp *compare)
-{
-    const int number = seccomp_syscall_resolve_name(name);
-    return number < 0 || seccomp_rule_add_array(filter, action, number, n, compare) == 0;
-}
-
 static bool seccomp_enter(void)
 {
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    /* clone3 hides its flags behind a pointer; libc falls back to clone. */
-    bool done = filter != NULL && filter_add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
-    for (size_t i = 0; done && i < sizeof plain_calls / sizeof *plain_calls; i++)
-        done = filter_add(filter, SCMP_ACT_ALLOW, plain_calls[i], 0, NULL);
-    for (size_t i = 0; done && i < sizeof limited_calls / sizeof *limited_calls; i++) {
-        const struct scmp_arg_cmp compare = {limited_calls[i].argument, SCMP_CMP_MASKED_EQ,
-                                             limited_calls[i].mask, limited_calls[i].value};
-        done = filter_add(filter, SCMP_ACT_ALLOW, limited_calls[i].name, 1, &compare);
-    }
-    done = done && seccomp_load(filter) == 0;
-    if (filter != NULL)
-        seccomp_release(filter);
-    return done;
+    return seccomp_list_enter(
+        &(seccomp_list){plain_calls, sizeof plain_calls / sizeof *plain_calls, limited_calls,
+                        sizeof limited_calls / sizeof *limited_calls, .all_threads = false});
 }
 #else
 static bool seccomp_enter(void)

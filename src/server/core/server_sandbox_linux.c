@@ -3,16 +3,16 @@
  * server_sandbox_linux.c - implements server_sandbox.h.
  *
  * A system call outside the list fails with EPERM. The process is not killed: a library may probe a
- * call and use another one, and a denied call must not end the streams of all clients. clone3 fails
- * with ENOSYS, because its flags are behind a pointer that a filter cannot read; libc then uses
- * clone, which is allowed for threads only. Sanitizers make other system calls and read /proc, so
- * builds with them have no sandbox.
+ * call and use another one, and a denied call must not end the streams of all clients. clone is
+ * allowed for threads only. Sanitizers make other system calls and read /proc, so builds with them
+ * have no sandbox.
  */
 #define _GNU_SOURCE
 #include "server/core/server_sandbox.h"
 
 #include "base/landlock.h"
 #include "base/sanitized.h"
+#include "base/seccomp_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,6 @@
 
 #if defined(MOTE_SECCOMP) && !defined(MOTE_SANITIZED)
 #define FILTERS 1
-#include <seccomp.h>
 #endif
 
 static void sandbox_add_reason(server_sandbox *s, const char *text, const char *why)
@@ -96,7 +95,6 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
 
 #if defined(FILTERS)
 
-/* Calls with any arguments. A name that this machine does not have is skipped. */
 static const char *const plain_calls[] = {
     /* memory; mmap and mprotect are below */
     "brk", "madvise", "mremap", "munmap",
@@ -122,12 +120,7 @@ static const char *const plain_calls[] = {
     "getegid", "geteuid", "getgid", "getrandom", "getrlimit", "getrusage", "getuid", "sysinfo",
     "uname"};
 
-/* Calls of which one argument is limited: (argument & mask) == value. */
-static const struct {
-    const char *name;
-    unsigned argument;
-    uint64_t mask, value;
-} limited_calls[] = {
+static const seccomp_limited limited_calls[] = {
     {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* threads, no processes */
     {"ioctl", 1, UINT32_MAX, FIONBIO},
     {"ioctl", 1, UINT32_MAX, FIOCLEX},
@@ -141,34 +134,11 @@ static const struct {
     {"socket", 0, UINT32_MAX, AF_UNIX}, /* messages to systemd */
 };
 
-static bool filter_add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,
-                       const struct scmp_arg_cmp *compare)
-{
-    const int number = seccomp_syscall_resolve_name(name);
-    return number < 0 || seccomp_rule_add_array(filter, action, number, n, compare) == 0;
-}
-
-static bool filter_fill(scmp_filter_ctx filter)
-{
-    bool done = filter_add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
-    for (size_t i = 0; done && i < sizeof plain_calls / sizeof *plain_calls; i++)
-        done = filter_add(filter, SCMP_ACT_ALLOW, plain_calls[i], 0, NULL);
-    for (size_t i = 0; done && i < sizeof limited_calls / sizeof *limited_calls; i++) {
-        const struct scmp_arg_cmp compare = {limited_calls[i].argument, SCMP_CMP_MASKED_EQ,
-                                             limited_calls[i].mask, limited_calls[i].value};
-        done = filter_add(filter, SCMP_ACT_ALLOW, limited_calls[i].name, 1, &compare);
-    }
-    return done;
-}
-
 void server_sandbox_limit_calls(server_sandbox *s)
 {
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    s->seccomp = filter != NULL && filter_fill(filter) &&
-                 seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0 && /* all threads */
-                 seccomp_load(filter) == 0;
-    if (filter != NULL)
-        seccomp_release(filter);
+    s->seccomp = seccomp_list_enter(
+        &(seccomp_list){plain_calls, sizeof plain_calls / sizeof *plain_calls, limited_calls,
+                        sizeof limited_calls / sizeof *limited_calls, .all_threads = true});
     if (!s->seccomp)
         sandbox_add_reason(s, "no seccomp: the kernel does not allow it", "");
 }
