@@ -4,6 +4,7 @@
 Answers equal those of the reference implementation and of `mote run --image`, also when batched.
 """
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
@@ -356,14 +357,19 @@ def children(pid):
     """Returns the fork servers among the child processes."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
-            found += [int(word) for word in f.read().split()]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
+                found += [int(word) for word in f.read().split()]
     return [child for child in found if name_of(child) == "mote-forkserver"]
 
 
 def name_of(pid):
-    with open(f"/proc/{pid}/comm", encoding="ascii") as f:
-        return f.read().strip()
+    """"": the process is gone. The server reaps its children at any moment."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+            return f.read().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def state_of(pid):

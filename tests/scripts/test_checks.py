@@ -191,6 +191,9 @@ class Text(Planted):
     def test_not_utf8(self):
         self.caught("docs/planted.md", b"caf\xe9\n", "not UTF-8")
 
+    def test_binary_file(self):
+        self.caught("a.out", b"\x7fELF\2\1\1\0", "a binary file")
+
     def test_licence(self):
         self.caught("src/base/planted.c", "int a;\n", "SPDX-License-Identifier")
         self.caught("scripts/planted", "#!/bin/sh\necho\n", "SPDX-License-Identifier")
