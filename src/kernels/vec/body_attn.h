@@ -2,15 +2,15 @@
 /*
  * body_attn.h - attention over a KV page, on the vector layer. ref/attn_ref.c defines the result.
  *
- * Queries are processed in tiles of 64. An f32 page is used in place. An f16 page is converted to
- * f32 at each load for few queries (decode); for more, it is converted once, in pieces of 16 KiB
- * (64 x 64 floats) that stay in the L1 cache while all queries use them. A Q8_0 page is always
- * converted in such pieces.
+ * Queries are processed in tiles of 64. An f32 page is used in place. Other pages are converted to
+ * f32 at each load for few queries (decode); for more, they are converted once, in pieces of 16 KiB
+ * (64 x 64 floats) that stay in the L1 cache while all queries use them.
  */
 #ifndef MOTE_KERNELS_VEC_BODY_ATTN_H
 #define MOTE_KERNELS_VEC_BODY_ATTN_H
 
 #include "kernels/vec/chain.h"
+#include "kernels/vec/kv_chain.h"
 #include "kernels/vec/vmath.h"
 
 enum {
@@ -18,11 +18,18 @@ enum {
     PAGE = KERN_PAGE,
     QUERIES = 64,
     PIECE = 64,
-    FEW_QUERIES = 2 * TILE_ROWS
+    FEW_QUERIES = 2 * TILE_ROWS,      /* f16: converted at each load */
+    FEW_QUERIES_QUANTISED = TILE_ROWS /* the same for codes: one tile */
 };
 
 /* Page format and conversion. Always a compile-time constant. */
-typedef enum attn_page { PAGE_F32, PAGE_F16_PER_LOAD, PAGE_F16_ONCE, PAGE_Q8_0 } attn_page;
+typedef enum attn_page {
+    PAGE_F32,
+    PAGE_F16_PER_LOAD,
+    PAGE_F16_ONCE,
+    PAGE_Q8_0_PER_LOAD,
+    PAGE_Q8_0_ONCE
+} attn_page;
 
 /* A tile of queries that see at least one key. */
 typedef struct attn_tile {
@@ -80,14 +87,24 @@ CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size
     piece->m_stride = 64;
 }
 
+/* Bytes of the values of a page. */
+CHAIN_INLINE size_t attn_values_bytes(const attn_page page)
+{
+    switch (page) {
+    case PAGE_F32: return (size_t)PAGE * DIM * sizeof(float);
+    case PAGE_F16_PER_LOAD:
+    case PAGE_F16_ONCE: return (size_t)PAGE * DIM * sizeof(uint16_t);
+    default: return sizeof(kern_q8_values);
+    }
+}
+
 /* Prefetches a quarter of the values while scores are computed. With few queries the kernel is
  * memory-bound, and values are read in columns of 64, which the hardware prefetcher does not
  * detect. */
 static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
                                         const attn_page page)
 {
-    const size_t value_bytes = page == PAGE_F32 ? sizeof(float) : sizeof(uint16_t);
-    const size_t bytes = (size_t)PAGE * DIM * value_bytes / 4;
+    const size_t bytes = attn_values_bytes(page) / 4;
     for (size_t at = 0; at < bytes; at += 64)
         __builtin_prefetch((const char *)a->v_page + quarter * bytes + at);
 }
@@ -96,7 +113,7 @@ static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
 CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t, chain_args *piece,
                                  const attn_page page)
 {
-    if (page != PAGE_Q8_0) {
+    if (page != PAGE_Q8_0_ONCE) {
         attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, piece, page);
         return;
     }
@@ -114,7 +131,7 @@ CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t
 CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile *t,
                                    chain_args *piece, const attn_page page)
 {
-    if (page != PAGE_Q8_0) {
+    if (page != PAGE_Q8_0_ONCE) {
         attn_piece(a->v_page, d, t->max_keys, DIM, t, piece, page);
         return;
     }
@@ -130,6 +147,11 @@ CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile 
 /* p[q][j] = q . k_j for all 64 positions. Scores of masked positions are not used later. */
 CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
+    if (page == PAGE_Q8_0_PER_LOAD) {
+        const kv_key_args keys = {a->k_page, a->v_page, attn_values_bytes(page)};
+        kv_key_rows(&keys, t->q, t->score, t->n);
+        return;
+    }
     for (size_t i = 0; i < DIM; i += PIECE) {
         chain_args keys = {.width = PAGE, .resume = i > 0};
         const float *x[QUERIES];
@@ -173,6 +195,26 @@ static inline void attn_merge_values(const float *from, float e_new, float e_old
         vf_store(o + d, vf_fma(vf_load(from + d), a, vf_mul(vf_load(o + d), b)));
 }
 
+/* Columns d .. d+63 of the output of n queries over positions first .. end-1. */
+CHAIN_INLINE void attn_value_chain(const kern_attn_args *a, const attn_tile *t, chain_args values,
+                                   size_t d, size_t first, size_t end, const float *const *x,
+                                   float *const *out, size_t n, const attn_page page)
+{
+    if (page == PAGE_Q8_0_PER_LOAD) {
+        const kv_value_args q8 = {a->v_page, t->value_d, first, end, d, first > 0};
+        kv_value_group(&q8, x, out, PIECE, n);
+        return;
+    }
+    const size_t value_bytes = page == PAGE_F16_PER_LOAD ? sizeof(uint16_t) : sizeof(float);
+    const float *from[TILE_ROWS];
+    for (size_t g = 0; g < n; g++)
+        from[g] = x[g] + first;
+    values.m = (const char *)values.m + first * values.m_stride * value_bytes;
+    values.len = end - first;
+    values.resume = first > 0;
+    chain_group(&values, from, out, n, attn_shape(page));
+}
+
 /* 64 columns of the output for up to TILE_ROWS queries: first together over the keys that all of
  * them see, then each query alone over its other keys. A masked key must be skipped; a weight of
  * zero would not be the same, because an accumulator may be -0. */
@@ -182,30 +224,35 @@ CHAIN_INLINE void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t
     _Alignas(64) float block_o[TILE_ROWS][PIECE];
     const float *x[TILE_ROWS];
     float *out[TILE_ROWS];
-    const size_t value_bytes = page == PAGE_F16_PER_LOAD ? sizeof(uint16_t) : sizeof(float);
     size_t common = PAGE;
     for (size_t g = 0; g < n; g++) {
         x[g] = t->p[q + g];
         out[g] = a->first ? t->acc[q + g]->o + d : block_o[g];
         common = t->n_keys[q + g] < common ? t->n_keys[q + g] : common;
     }
-    values.len = common;
-    chain_group(&values, x, out, n, attn_shape(page));
-    values.resume = true;
-    values.m = (const char *)values.m + common * values.m_stride * value_bytes;
+    attn_value_chain(a, t, values, d, 0, common, x, out, n, page);
     for (size_t g = 0; g < n; g++) {
-        const float *later = x[g] + common;
-        values.len = t->n_keys[q + g] - common;
-        if (values.len > 0)
-            chain_group(&values, &later, &out[g], 1, attn_shape(page));
+        const size_t keys = t->n_keys[q + g];
+        if (keys > common)
+            attn_value_chain(a, t, values, d, common, keys, &x[g], &out[g], 1, page);
         if (!a->first)
             attn_merge_values(block_o[g], t->e_new[q + g], t->e_old[q + g], t->acc[q + g]->o + d,
                               PIECE);
     }
 }
 
+/* Widens the scales of the values. */
+static inline void attn_value_scales(const kern_attn_args *a, attn_tile *t)
+{
+    const kern_q8_values *v = a->v_page;
+    for (size_t i = 0; i < PAGE * KERN_KV_GROUPS; i += VF_WIDTH)
+        vf_store(t->value_d + i, vf_load_f16(v->d[0] + i));
+}
+
 CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
+    if (page == PAGE_Q8_0_PER_LOAD || page == PAGE_Q8_0_ONCE)
+        attn_value_scales(a, t);
     for (size_t d = 0; d < DIM; d += PIECE) {
         chain_args values = {.width = PIECE};
         attn_value_piece(a, d, t, &values, page);
@@ -245,12 +292,12 @@ static inline void body_attn_block_f16(const kern_attn_args *a)
 static inline void body_attn_block_q8_0(const kern_attn_args *a)
 {
     attn_tile t;
-    const kern_q8_values *v = a->v_page;
-    for (size_t i = 0; i < PAGE * KERN_KV_GROUPS; i += VF_WIDTH)
-        vf_store(t.value_d + i, vf_load_f16(v->d[0] + i));
     for (size_t next = 0; next < a->n;) {
         attn_gather(a, &next, &t);
-        attn_run_tile(a, &t, PAGE_Q8_0);
+        if (t.n <= FEW_QUERIES_QUANTISED)
+            attn_run_tile(a, &t, PAGE_Q8_0_PER_LOAD);
+        else
+            attn_run_tile(a, &t, PAGE_Q8_0_ONCE);
     }
 }
 
