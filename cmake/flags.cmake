@@ -20,7 +20,7 @@ if(MOTE_SYSTEM STREQUAL macos) # there the line above hides what POSIX does not 
 endif()
 
 option(MOTE_FUZZ "build the libFuzzer targets (clang only)" OFF)
-set(MOTE_MAX_ISA "" CACHE STRING "the highest instruction set level this build may use: ref, avx2, avx512; ref, neon, dotprod")
+set(MOTE_MAX_ISA "" CACHE STRING "the highest instruction set level this build may use: ref, avx2, avxvnni, avx512; ref, neon, dotprod")
 set(MOTE_SANITIZE "" CACHE STRING "comma-separated sanitizers, e.g. address,undefined")
 if(MOTE_SANITIZE)
     add_compile_options(-fsanitize=${MOTE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -96,17 +96,19 @@ typedef int32_t mote_token;
 typedef enum mote_isa {
     MOTE_ISA_BEST = 0, /* the highest supported level */
     MOTE_ISA_REF = 1,  /* portable C; defines every result */
-    /* x86-64; each level contains those above it */
-    MOTE_ISA_AVX2 = 2,   /* AVX2, FMA, F16C */
-    MOTE_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
-    MOTE_ISA_AMX = 4,    /* AVX-512 and AMX-INT8 */
+    /* x86-64; each level contains those above it, but AVX-512 does not need AVX-VNNI */
+    MOTE_ISA_AVX2 = 2,    /* AVX2, FMA, F16C */
+    MOTE_ISA_AVXVNNI = 8, /* AVX2 and AVX-VNNI */
+    MOTE_ISA_AVX512 = 3,  /* AVX-512 F, BW, DQ, VL and VNNI */
+    MOTE_ISA_AMX = 4,     /* AVX-512 and AMX-INT8 */
     /* 64-bit ARM; each level contains those above it */
     MOTE_ISA_NEON = 5,    /* ARMv8.0 */
     MOTE_ISA_DOTPROD = 6, /* SDOT */
     MOTE_ISA_I8MM = 7     /* SMMLA */
 } mote_isa;
 
-/* "best", "ref", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; "unknown" for other values. */
+/* "best", "ref", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"; "unknown" for other
+ * values. */
 MOTE_API const char *mote_isa_name(mote_isa isa);
 /* Inverse of mote_isa_name; false: unknown name. */
 MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);

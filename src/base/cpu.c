@@ -27,13 +27,10 @@ static const struct {
     const char *name;
     const char *architecture; /* NULL: all */
 } isa_rows[] = {
-    {MOTE_ISA_BEST, "best", NULL},
-    {MOTE_ISA_REF, "ref", NULL},
-    {MOTE_ISA_AVX2, "avx2", "x86-64"},
-    {MOTE_ISA_AVX512, "avx512", "x86-64"},
-    {MOTE_ISA_AMX, "amx", "x86-64"},
-    {MOTE_ISA_NEON, "neon", "64-bit ARM"},
-    {MOTE_ISA_DOTPROD, "dotprod", "64-bit ARM"},
+    {MOTE_ISA_BEST, "best", NULL},         {MOTE_ISA_REF, "ref", NULL},
+    {MOTE_ISA_AVX2, "avx2", "x86-64"},     {MOTE_ISA_AVXVNNI, "avxvnni", "x86-64"},
+    {MOTE_ISA_AVX512, "avx512", "x86-64"}, {MOTE_ISA_AMX, "amx", "x86-64"},
+    {MOTE_ISA_NEON, "neon", "64-bit ARM"}, {MOTE_ISA_DOTPROD, "dotprod", "64-bit ARM"},
     {MOTE_ISA_I8MM, "i8mm", "64-bit ARM"},
 };
 enum { N_ISA_ROWS = sizeof isa_rows / sizeof *isa_rows };
@@ -42,9 +39,7 @@ enum { N_ISA_ROWS = sizeof isa_rows / sizeof *isa_rows };
 static const mote_isa levels[] = {
     MOTE_ISA_REF,
 #if defined(__x86_64__)
-    MOTE_ISA_AVX2,
-    MOTE_ISA_AVX512,
-    MOTE_ISA_AMX,
+    MOTE_ISA_AVX2, MOTE_ISA_AVXVNNI, MOTE_ISA_AVX512, MOTE_ISA_AMX,
 #elif defined(__aarch64__)
     MOTE_ISA_NEON,
     MOTE_ISA_DOTPROD,
@@ -87,14 +82,10 @@ size_t cpu_list_levels(mote_isa out[CPU_LEVELS])
     return N_LEVELS;
 }
 
-size_t cpu_list_usable(mote_isa out[CPU_LEVELS])
-{
-    cpu_list_levels(out);
-    return level_rank(cpu_best_isa()) + 1;
-}
-
 bool cpu_level_contains(mote_isa level, mote_isa part)
 {
+    if (part == MOTE_ISA_AVXVNNI && level != part)
+        return false;
     return level_rank(level) < N_LEVELS && level_rank(part) <= level_rank(level);
 }
 
@@ -102,11 +93,6 @@ mote_isa cpu_level_above(mote_isa level)
 {
     const size_t next = level_rank(level) + 1;
     return next < N_LEVELS ? levels[next] : MOTE_ISA_BEST;
-}
-
-mote_isa cpu_cap_level(mote_isa best, mote_isa cap)
-{
-    return cpu_level_contains(best, cap) ? cap : best;
 }
 
 mote_status cpu_check_level(mote_isa level, mote_error *err)
@@ -130,11 +116,11 @@ static const struct {
     mote_isa level;
     const char *name;
 } cpu_sets[] = {
-    {MOTE_ISA_AVX2, "AVX"},        {MOTE_ISA_AVX2, "FMA"},        {MOTE_ISA_AVX2, "F16C"},
-    {MOTE_ISA_AVX2, "AVX2"},       {MOTE_ISA_AVX512, "AVX512F"},  {MOTE_ISA_AVX512, "AVX512BW"},
-    {MOTE_ISA_AVX512, "AVX512DQ"}, {MOTE_ISA_AVX512, "AVX512VL"}, {MOTE_ISA_AVX512, "AVX512_VNNI"},
-    {MOTE_ISA_AMX, "AMX-TILE"},    {MOTE_ISA_AMX, "AMX-INT8"},    {MOTE_ISA_NEON, "asimd"},
-    {MOTE_ISA_DOTPROD, "asimddp"}, {MOTE_ISA_I8MM, "i8mm"},
+    {MOTE_ISA_AVX2, "AVX"},           {MOTE_ISA_AVX2, "FMA"},         {MOTE_ISA_AVX2, "F16C"},
+    {MOTE_ISA_AVX2, "AVX2"},          {MOTE_ISA_AVXVNNI, "AVX_VNNI"}, {MOTE_ISA_AVX512, "AVX512F"},
+    {MOTE_ISA_AVX512, "AVX512BW"},    {MOTE_ISA_AVX512, "AVX512DQ"},  {MOTE_ISA_AVX512, "AVX512VL"},
+    {MOTE_ISA_AVX512, "AVX512_VNNI"}, {MOTE_ISA_AMX, "AMX-TILE"},     {MOTE_ISA_AMX, "AMX-INT8"},
+    {MOTE_ISA_NEON, "asimd"},         {MOTE_ISA_DOTPROD, "asimddp"},  {MOTE_ISA_I8MM, "i8mm"},
 };
 enum { N_SETS = sizeof cpu_sets / sizeof *cpu_sets, N_ARM_SETS = 3, FIRST_ARM_SET = N_SETS - 3 };
 
@@ -169,15 +155,28 @@ void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level)
             lack_add(out->registers, sizeof out->registers, cpu_registers[i].name);
 }
 
+/* Lists the levels up to `cap` that the features allow, lowest first; returns their number. */
+static size_t list_supported(const cpu_features *f, mote_isa cap, mote_isa out[N_LEVELS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_LEVELS && i <= level_rank(cap); i++) {
+        cpu_lack lack;
+        cpu_find_lack(&lack, f, levels[i]);
+        if (lack.sets[0] == '\0' && lack.registers[0] == '\0')
+            out[n++] = levels[i];
+    }
+    return n;
+}
+
+mote_isa cpu_level_up_to(const cpu_features *f, mote_isa cap)
+{
+    mote_isa supported[N_LEVELS];
+    return supported[list_supported(f, cap, supported) - 1]; /* ref lacks nothing */
+}
+
 mote_isa cpu_level(const cpu_features *f)
 {
-    size_t i = 0;
-    for (cpu_lack lack; i + 1 < N_LEVELS; i++) {
-        cpu_find_lack(&lack, f, levels[i + 1]);
-        if (lack.sets[0] != '\0' || lack.registers[0] != '\0')
-            break;
-    }
-    return levels[i];
+    return cpu_level_up_to(f, MOTE_ISA_BEST);
 }
 
 bool cpu_features_set(cpu_features *f, const char *name, bool has)
@@ -209,18 +208,19 @@ static uint64_t cpu_read_xcr0(void)
 /* The registers of CPUID that cpu_sets refers to. */
 typedef struct cpu_leaves {
     uint32_t ecx1, ebx7, ecx7, edx7;
+    uint32_t eax7_1; /* leaf 7, subleaf 1 */
 } cpu_leaves;
 
 static const struct {
     size_t at; /* in cpu_leaves */
     uint32_t bit;
 } set_bits[] = {
-    {offsetof(cpu_leaves, ecx1), bit_AVX},        {offsetof(cpu_leaves, ecx1), bit_FMA},
-    {offsetof(cpu_leaves, ecx1), bit_F16C},       {offsetof(cpu_leaves, ebx7), bit_AVX2},
-    {offsetof(cpu_leaves, ebx7), bit_AVX512F},    {offsetof(cpu_leaves, ebx7), bit_AVX512BW},
-    {offsetof(cpu_leaves, ebx7), bit_AVX512DQ},   {offsetof(cpu_leaves, ebx7), bit_AVX512VL},
-    {offsetof(cpu_leaves, ecx7), bit_AVX512VNNI}, {offsetof(cpu_leaves, edx7), 1u << 24},
-    {offsetof(cpu_leaves, edx7), 1u << 25},
+    {offsetof(cpu_leaves, ecx1), bit_AVX},      {offsetof(cpu_leaves, ecx1), bit_FMA},
+    {offsetof(cpu_leaves, ecx1), bit_F16C},     {offsetof(cpu_leaves, ebx7), bit_AVX2},
+    {offsetof(cpu_leaves, eax7_1), 1u << 4},    {offsetof(cpu_leaves, ebx7), bit_AVX512F},
+    {offsetof(cpu_leaves, ebx7), bit_AVX512BW}, {offsetof(cpu_leaves, ebx7), bit_AVX512DQ},
+    {offsetof(cpu_leaves, ebx7), bit_AVX512VL}, {offsetof(cpu_leaves, ecx7), bit_AVX512VNNI},
+    {offsetof(cpu_leaves, edx7), 1u << 24},     {offsetof(cpu_leaves, edx7), 1u << 25},
 };
 enum { N_SET_BITS = sizeof set_bits / sizeof *set_bits };
 _Static_assert((int)N_SET_BITS == (int)FIRST_ARM_SET, "one row per x86 row of cpu_sets");
@@ -237,6 +237,8 @@ void cpu_read_features(cpu_features *out)
         leaves.ebx7 = b;
         leaves.ecx7 = c;
         leaves.edx7 = d;
+        if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) /* a: the last subleaf */
+            leaves.eax7_1 = a;
     }
     out->hypervisor = (leaves.ecx1 & hypervisor) != 0;
     if ((leaves.ecx1 & bit_OSXSAVE) != 0)
@@ -289,9 +291,21 @@ void cpu_name(char out[CPU_NAME_BYTES])
 }
 #endif
 
-mote_isa cpu_best_isa(void)
+size_t cpu_list_usable(mote_isa out[CPU_LEVELS])
 {
     cpu_features found;
     cpu_read_features(&found);
-    return cpu_cap_level(cpu_level(&found), MOTE_MAX_ISA);
+    return list_supported(&found, MOTE_MAX_ISA, out);
+}
+
+mote_isa cpu_best_isa_up_to(mote_isa cap)
+{
+    cpu_features found;
+    cpu_read_features(&found);
+    return cpu_level_up_to(&found, level_rank(cap) < level_rank(MOTE_MAX_ISA) ? cap : MOTE_MAX_ISA);
+}
+
+mote_isa cpu_best_isa(void)
+{
+    return cpu_best_isa_up_to(MOTE_ISA_BEST);
 }

@@ -12,26 +12,26 @@
 /* ---- levels ----
  *
  * The values of mote_isa have no order. The levels of one architecture do: each contains those below
- * it. */
+ * it, with one exception. avx512 does not contain avxvnni: CPUs with AVX-512 but without AVX-VNNI
+ * exist. */
 
-enum { CPU_LEVELS = 4 };
+enum { CPU_LEVELS = 5 };
 
 /* Returns the highest level that the CPU and the operating system both support. Side effect:
  * requests permission for the AMX tile registers from the kernel. */
 mote_isa cpu_best_isa(void);
+/* The same up to `cap`. A cap of MOTE_ISA_BEST or of another architecture sets no limit. */
+mote_isa cpu_best_isa_up_to(mote_isa cap);
 
 /* Lists the levels of this architecture, lowest first; returns their number. */
 size_t cpu_list_levels(mote_isa out[CPU_LEVELS]);
-/* The same up to cpu_best_isa. */
+/* The same without levels that the CPU or the operating system does not support. */
 size_t cpu_list_usable(mote_isa out[CPU_LEVELS]);
 
-/* Is `part` the level itself or below it? False for a level of another architecture. */
+/* Does the level have all instructions of `part`? False for a level of another architecture. */
 bool cpu_level_contains(mote_isa level, mote_isa part);
 /* The level above; MOTE_ISA_BEST: there is none. */
 mote_isa cpu_level_above(mote_isa level);
-/* The level to use if `best` is supported and `cap` is wanted at most. A cap of MOTE_ISA_BEST or of
- * another architecture sets no limit. */
-mote_isa cpu_cap_level(mote_isa best, mote_isa cap);
 /* MOTE_E_ARG: not a level of this architecture. MOTE_ISA_BEST is one of every architecture. */
 mote_status cpu_check_level(mote_isa level, mote_error *err);
 
@@ -55,6 +55,8 @@ void cpu_features_fill(cpu_features *f);
 
 /* The highest level that the features allow; without the limit of the build (MOTE_MAX_ISA). */
 mote_isa cpu_level(const cpu_features *f);
+/* The same up to `cap`; see cpu_best_isa_up_to. */
+mote_isa cpu_level_up_to(const cpu_features *f, mote_isa cap);
 
 /* What a level lacks: names of instruction sets that the CPU does not report, separated by ", ",
  * and names of registers that the operating system does not save. Empty: nothing. */

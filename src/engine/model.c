@@ -51,7 +51,7 @@ static uint64_t model_fingerprint(const gguf *g)
 
 static mote_isa model_choose_isa(const mote_model_options *options)
 {
-    return cpu_cap_level(cpu_best_isa(), options != NULL ? options->isa : MOTE_ISA_BEST);
+    return cpu_best_isa_up_to(options != NULL ? options->isa : MOTE_ISA_BEST);
 }
 
 static mote_status model_open_text(mote_model *m, const char *path,

@@ -90,7 +90,7 @@ static bool cache_matches(const machine_speed *speed, const speed_options *optio
     cores found;
     cpu_name(name);
     cores_find(&found);
-    const mote_isa isa = cpu_cap_level(cpu_best_isa(), options->isa);
+    const mote_isa isa = cpu_best_isa_up_to(options->isa);
     if (strcmp(speed->cpu, name) != 0 || speed->isa != isa || options->streams > 1 ||
         speed->threads != (options->threads != 0 ? options->threads : found.n))
         return false;

@@ -16,6 +16,8 @@ static void table_set_levels(kern_table *table, mote_isa level)
         kern_level_avx2(table);
         kern_gemm_level_avx2(table);
     }
+    if (cpu_level_contains(level, MOTE_ISA_AVXVNNI))
+        kern_gemm_level_avxvnni(table);
     if (cpu_level_contains(level, MOTE_ISA_AVX512)) {
         kern_level_avx512(table);
         kern_gemm_level_avx512(table);

@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 
 #define KERNEL(slot, type)                                                                         \
-    type k_##slot##_ref, k_##slot##_avx2, k_##slot##_avx512, k_##slot##_amx;                       \
+    type k_##slot##_ref, k_##slot##_avx2, k_##slot##_avxvnni, k_##slot##_avx512, k_##slot##_amx;   \
     type k_##slot##_neon, k_##slot##_dotprod, k_##slot##_i8mm;
 #include "kernels/kernels.def"
 #undef KERNEL
@@ -20,6 +20,7 @@
 void kern_level_avx2(kern_table *table);
 void kern_level_avx512(kern_table *table);
 void kern_gemm_level_avx2(kern_table *table);
+void kern_gemm_level_avxvnni(kern_table *table);
 void kern_gemm_level_avx512(kern_table *table);
 void kern_gemm_level_amx(kern_table *table);
 void kern_level_neon(kern_table *table);

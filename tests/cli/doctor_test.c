@@ -359,8 +359,15 @@ static void levels(void **state)
                 "virtual machine hides\n",
                 0);
     machine.cpu.saved_sets = 0x6; /* AVX only */
+    expect_line("avxvnni; this CPU has avx512 too, but the operating system does not save its "
+                "AVX-512 registers",
+                0);
+    cpu_features_set(&machine.cpu, "AVX_VNNI", false);
     expect_line("avx2; this CPU has avx512 too, but the operating system does not save its AVX-512 "
                 "registers",
+                0);
+    cpu_features_set(&machine.cpu, "AVX512BW", false);
+    expect_line("avx2; avxvnni needs AVX_VNNI, which this CPU lacks or the virtual machine hides\n",
                 0);
     machine.cpu.saved_sets = 0;
     expect_line("problem               ref; this CPU has avx2 too, but the operating system does "
@@ -372,6 +379,10 @@ static void levels(void **state)
     cpu_features_fill(&machine.cpu);
     setenv("MOTE_ISA", "avx2", 1);
     expect_line("avx2, because MOTE_ISA is avx2; this CPU has amx\n", 0);
+    setenv("MOTE_ISA", "avxvnni", 1);
+    expect_line("avxvnni, because MOTE_ISA is avxvnni; this CPU has amx\n", 0);
+    cpu_features_set(&machine.cpu, "AVX_VNNI", false);
+    expect_line("avx2, because MOTE_ISA is avxvnni; this CPU has amx\n", 0);
     setenv("MOTE_ISA", "amx", 1);
     expect_line("amx, the highest level", 0);
     cpu_features_set(&machine.cpu, "FMA", false);

@@ -41,7 +41,7 @@ for name in context num-ctx ctx-size n-ctx max-model-len; do
 done
 levels() { "$MOTE" version | sed -n "s/^  instruction sets  \(.*\);.*/\1/p" | sed "s/ /, /g"; }
 case $(uname -m) in
-x86_64) wrong 2 "neon is an instruction set level of 64-bit ARM CPUs; levels of this CPU: ref, avx2, avx512, amx [bad_argument]" run "$model" a --isa neon ;;
+x86_64) wrong 2 "neon is an instruction set level of 64-bit ARM CPUs; levels of this CPU: ref, avx2, avxvnni, avx512, amx [bad_argument]" run "$model" a --isa neon ;;
 *) wrong 2 "avx2 is an instruction set level of x86-64 CPUs; levels of this CPU: $(levels) [bad_argument]" run "$model" a --isa avx2 ;;
 esac
 wrong 2 "-n needs a value: -n N [bad_argument]" run m -n

@@ -21,7 +21,8 @@ STRICT = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-D_POSIX_C_SOURCE=200
 # As in src/kernels/CMakeLists.txt: the suffix of a file name says what it may use.
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = AVX2 + [f"-mavx512{part}" for part in ("f", "bw", "dq", "vl", "vnni")]
-LEVELS = {"avx2": AVX2, "avx512": AVX512, "amx": AVX512 + ["-mamx-tile", "-mamx-int8"]}
+LEVELS = {"avx2": AVX2, "avxvnni": AVX2 + ["-mavxvnni"], "avx512": AVX512,
+           "amx": AVX512 + ["-mamx-tile", "-mamx-int8"]}
 
 CC, CXX, VERSION = sys.argv[1:4]
 ARM = {"neon": [], "dotprod": ["-march=armv8.2-a+dotprod"], "i8mm": ["-march=armv8.2-a+dotprod+i8mm"]}
@@ -44,7 +45,8 @@ def cxx17(text):
 
 def spellings(name):
     """The (text, flags, compiler) that a header has to compile as: itself, twice for its guard. One of
-    kernels/vec is written over each vector layer, some of kernels/arm over the headers of a level."""
+    kernels/vec is written over each vector layer, some of kernels/arm and
+    kernels/x86 over the headers of a level."""
     twice = f'#include "{name}"\n' * 2
     found = []
     if name.startswith("kernels/vec/"):
@@ -55,7 +57,9 @@ def spellings(name):
         if "gemm_panel" in name and "vec/" not in name:
             levels = ["dotprod", "i8mm"]
         return found + [(before_arm(name, x) + twice, ARM[x], ARM_CC) for x in levels if ARM_CC]
-    level = re.search(r"_(avx2|avx512|amx)\.h$", name)
+    level = re.search(r"_(avx2|avxvnni|avx512|amx)\.h$", name)
+    if name.startswith("kernels/x86/") and not level:
+        return [(f'#include "kernels/x86/dot_{x}.h"\n' + twice, LEVELS[x], CC) for x in ("avx2", "avxvnni")]
     return [(twice, LEVELS[level[1]] if level else [], CC)]
 
 

@@ -2,7 +2,7 @@
 /*
  * check_main.c - command line of the kernel checker.
  *
- *   kernel_check [--slot TEXT] [--level ref|avx2|avx512|amx] [--seed N]
+ *   kernel_check [--slot TEXT] [--level ref|avx2|avxvnni|avx512|amx] [--seed N]
  *   kernel_check --bench [--slot TEXT] [--level ...]
  *
  * Checks every level that the CPU supports. A kernel that a level inherits from a lower level is

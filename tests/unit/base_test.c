@@ -252,7 +252,8 @@ static void cpu_detection(void **state)
 static void isa_names(void **state)
 {
     (void)state;
-    const char *const names[] = {"best", "ref", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"};
+    const char *const names[] = {"best", "ref",     "avx2", "avx512", "amx",
+                                 "neon", "dotprod", "i8mm", "avxvnni"};
     mote_isa isa;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_true(mote_isa_parse(names[i], &isa));
@@ -263,11 +264,37 @@ static void isa_names(void **state)
     assert_string_equal(mote_isa_name((mote_isa)99), "unknown");
 }
 
+#if defined(__x86_64__)
+/* AVX-512 and AVX-VNNI exist without each other. */
+static void isa_vnni(void **state)
+{
+    (void)state;
+    cpu_features f;
+    cpu_features_fill(&f);
+    assert_int_equal(cpu_level(&f), MOTE_ISA_AMX);
+    assert_int_equal(cpu_level_up_to(&f, MOTE_ISA_AVXVNNI), MOTE_ISA_AVXVNNI);
+    assert_true(cpu_features_set(&f, "AVX_VNNI", false));
+    assert_int_equal(cpu_level(&f), MOTE_ISA_AMX);
+    assert_int_equal(cpu_level_up_to(&f, MOTE_ISA_AVXVNNI), MOTE_ISA_AVX2);
+    assert_true(cpu_features_set(&f, "AVX512F", false));
+    assert_int_equal(cpu_level(&f), MOTE_ISA_AVX2);
+    assert_true(cpu_features_set(&f, "AVX_VNNI", true));
+    assert_int_equal(cpu_level(&f), MOTE_ISA_AVXVNNI);
+    f.saved_sets = 0;
+    assert_int_equal(cpu_level(&f), MOTE_ISA_REF);
+}
+#else
+static void isa_vnni(void **state)
+{
+    (void)state;
+}
+#endif
+
 /* The levels of this architecture are ordered; those of another one are no part of them. */
 static void isa_order(void **state)
 {
     (void)state;
-    const mote_isa all[] = {MOTE_ISA_AVX2, MOTE_ISA_AVX512,  MOTE_ISA_AMX,
+    const mote_isa all[] = {MOTE_ISA_AVX2, MOTE_ISA_AVXVNNI, MOTE_ISA_AVX512, MOTE_ISA_AMX,
                             MOTE_ISA_NEON, MOTE_ISA_DOTPROD, MOTE_ISA_I8MM};
     mote_isa levels[CPU_LEVELS], usable[CPU_LEVELS];
     const size_t n = cpu_list_levels(levels), n_usable = cpu_list_usable(usable);
@@ -276,12 +303,13 @@ static void isa_order(void **state)
     assert_int_equal(usable[n_usable - 1], cpu_best_isa());
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(cpu_level_above(levels[i]), i + 1 < n ? levels[i + 1] : MOTE_ISA_BEST);
-        assert_int_equal(cpu_cap_level(levels[i], MOTE_ISA_BEST), levels[i]);
-        for (size_t k = 0; k < n; k++) {
-            assert_int_equal(cpu_level_contains(levels[i], levels[k]), k <= i);
-            assert_int_equal(cpu_cap_level(levels[i], levels[k]), levels[k < i ? k : i]);
-        }
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(cpu_level_contains(levels[i], levels[k]),
+                             k <= i && (k == i || levels[k] != MOTE_ISA_AVXVNNI));
     }
+    for (size_t i = 0; i < n_usable; i++)
+        assert_int_equal(cpu_best_isa_up_to(usable[i]), usable[i]);
+    assert_int_equal(cpu_best_isa_up_to(MOTE_ISA_BEST), cpu_best_isa());
     size_t foreign = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         mote_error err;
@@ -292,7 +320,7 @@ static void isa_order(void **state)
         assert_non_null(strstr(err.text, "levels of this CPU: ref"));
         assert_false(cpu_level_contains(cpu_best_isa(), all[i]));
         assert_false(cpu_level_contains(all[i], MOTE_ISA_REF));
-        assert_int_equal(cpu_cap_level(cpu_best_isa(), all[i]), cpu_best_isa());
+        assert_int_equal(cpu_best_isa_up_to(all[i]), cpu_best_isa());
     }
     assert_true(foreign >= 3);
     assert_int_equal(cpu_check_level((mote_isa)99, NULL), MOTE_E_ARG);
@@ -371,6 +399,7 @@ int main(void)
         cmocka_unit_test(cpu_detection),
         cmocka_unit_test(isa_names),
         cmocka_unit_test(isa_order),
+        cmocka_unit_test(isa_vnni),
         cmocka_unit_test(all_bytes_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 enum { DEFAULT_CONTEXT = 4096 };
 
 /* The words of a choice are in the order of its enum. */
-_Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_I8MM == 7,
+_Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_AVXVNNI == 8,
                "LOAD_ISA_CHOICES lists the levels by value");
 _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways in order");
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,

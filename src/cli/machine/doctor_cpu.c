@@ -20,7 +20,20 @@ static mote_isa level_find_cap(const doctor *d, config_setting *out)
     return cap;
 }
 
-/* Why `next`, the level above the one of this CPU, is not there. */
+/* The level to explain: one that only the operating system withholds, or else the one above. */
+static mote_isa level_missing(const cpu_features *cpu, mote_isa level)
+{
+    cpu_lack lack;
+    for (mote_isa next = cpu_level_above(level); next != MOTE_ISA_BEST;
+         next = cpu_level_above(next)) {
+        cpu_find_lack(&lack, cpu, next);
+        if (lack.sets[0] == '\0')
+            return next;
+    }
+    return cpu_level_above(level);
+}
+
+/* Why `next`, a level above the one of this CPU, is not there. */
 static void level_explain(doctor *d, mote_isa level, mote_isa next)
 {
     const doctor_machine *m = d->machine;
@@ -56,19 +69,19 @@ void doctor_cpu_level(doctor *d)
     const doctor_machine *m = d->machine;
     const mote_isa level = cpu_level(&m->cpu);
     config_setting setting;
-    const mote_isa cap = level_find_cap(d, &setting);
+    const mote_isa cap = level_find_cap(d, &setting), used = cpu_level_up_to(&m->cpu, cap);
     char source[SETTING_SOURCE_BYTES];
     doctor_add(d, DOCTOR_OK, NULL, "%s",
                m->cpu_name[0] != '\0' ? m->cpu_name : "the CPU reports no name");
     if (!m->cpu.x86)
         doctor_add(d, DOCTOR_NOTE, NULL,
                    "ref; mote has faster kernels for x86-64 CPUs with AVX2 only");
-    else if (cpu_cap_level(level, cap) != level)
+    else if (used != level)
         doctor_add(d, DOCTOR_NOTE, "remove this setting, unless mote selftest fails without it",
-                   "%s, because %s is %s; this CPU has %s", mote_isa_name(cap),
+                   "%s, because %s is %s; this CPU has %s", mote_isa_name(used),
                    config_setting_source(&setting, source), setting.value, mote_isa_name(level));
     else if (cpu_level_above(level) != MOTE_ISA_BEST)
-        level_explain(d, level, cpu_level_above(level));
+        level_explain(d, level, level_missing(&m->cpu, level));
     else
         doctor_add(d, DOCTOR_OK, NULL, "%s, the highest level", mote_isa_name(level));
 }

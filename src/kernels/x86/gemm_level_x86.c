@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_level_x86.c - GEMM and activation kernels of AVX2, AVX-512 and AMX. Pointer assignments
+/* gemm_level_x86.c - GEMM and activation kernels of AVX2, AVX-VNNI, AVX-512 and AMX. Pointer assignments
  * only. */
 #include "kernels/variants.h"
 
@@ -22,6 +22,22 @@ void kern_gemm_level_avx2(kern_table *table)
     table->gemm_iq4_xs = k_gemm_iq4_xs_avx2;
     table->act_32 = k_act_32_avx2;
     table->act_256 = k_act_256_avx2;
+}
+
+void kern_gemm_level_avxvnni(kern_table *table)
+{
+    table->gemm_q4_0 = k_gemm_q4_0_avxvnni;
+    table->gemm_q4_1 = k_gemm_q4_1_avxvnni;
+    table->gemm_q5_0 = k_gemm_q5_0_avxvnni;
+    table->gemm_q5_1 = k_gemm_q5_1_avxvnni;
+    table->gemm_q8_0 = k_gemm_q8_0_avxvnni;
+    table->gemm_q2_k = k_gemm_q2_k_avxvnni;
+    table->gemm_q3_k = k_gemm_q3_k_avxvnni;
+    table->gemm_q4_k = k_gemm_q4_k_avxvnni;
+    table->gemm_q5_k = k_gemm_q5_k_avxvnni;
+    table->gemm_q6_k = k_gemm_q6_k_avxvnni;
+    table->gemm_iq4_nl = k_gemm_iq4_nl_avxvnni;
+    table->gemm_iq4_xs = k_gemm_iq4_xs_avxvnni;
 }
 
 void kern_gemm_level_avx512(kern_table *table)

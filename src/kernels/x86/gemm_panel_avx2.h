@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_panel_avx2.h - common parts of the integer GEMM kernels for AVX2.
+ * gemm_panel_avx2.h - common parts of the integer GEMM kernels for AVX2 and AVX-VNNI.
  *
  * The layout is that of AVX-512 (gemm_panel_avx512.h): each lane of a vector is a row and holds
  * four consecutive codes, and the codes of a token are broadcast. So no horizontal sum is needed. A
  * panel is 16 rows in two groups of 8.
  *
- * AVX2 has no vpdpbusd. vpmaddubsw multiplies unsigned weights by signed activations and adds pairs
- * to 16 bits with saturation. Here a pair is at most 2 * 127 * 63 = 16,002, so it never saturates.
- * The 16-bit results of a piece of a group are added, and vpmaddwd with { scale, scale } turns the
- * two halves of a lane into one 32-bit term. vpaddw wraps, so only the final sum of a piece must
- * fit in 16 bits. If a code is q + offset, the piece starts at -offset * (sum of the activations of
- * each half). This is exact, and the start value is a broadcast load.
+ * A dot_*.h has the products of codes: with AVX2, or with AVX-VNNI.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_PANEL_AVX2_H
 #define MOTE_KERNELS_X86_GEMM_PANEL_AVX2_H
@@ -95,13 +90,26 @@ ALWAYS_INLINE __m256i set1_at(const void *dword)
     return _mm256_set1_epi32(value);
 }
 
-/* a + b in 16 bits, not reordered: otherwise gcc delays the additions of a piece and spills the
- * products. */
-ALWAYS_INLINE __m256i add16_in_order(__m256i a, __m256i b)
+/* Bytes a and b of each lane as two unsigned 16-bit numbers. */
+ALWAYS_INLINE __m256i bytes_to_pair(__m256i v, int a, int b)
 {
-    __m256i sum = _mm256_add_epi16(a, b);
-    __asm__("" : "+x"(sum));
-    return sum;
+    const int one = a | 0x80 << 8 | b << 16 | (int)0x80000000;
+    return _mm256_shuffle_epi8(v, _mm256_setr_epi32(one, one + 0x040004, one + 0x080008,
+                                                    one + 0x0C000C, one, one + 0x040004,
+                                                    one + 0x080008, one + 0x0C000C));
+}
+
+/* IQ4 values of 16 bytes of nibbles. The low nibbles are the first sixteen columns. */
+ALWAYS_INLINE void iq4_lookup(const uint8_t *qs, size_t stride, __m256i q[8])
+{
+    const __m256i values = iq4_values();
+    __m256i v[4];
+    load_columns(qs, stride, v);
+    EACH(k, 4)
+    {
+        q[k] = _mm256_shuffle_epi8(values, bits(v[k], 0, 0x0F0F0F0F));
+        q[k + 4] = _mm256_shuffle_epi8(values, bits(v[k], 4, 0x0F0F0F0F));
+    }
 }
 
 /* ---- outputs ---- */

@@ -63,19 +63,6 @@ ALWAYS_INLINE void piece_q8_0(const uint8_t *block, size_t stride, int i, piece_
     out->scale = _mm256_set1_epi16(1);
 }
 
-/* IQ4 values of 16 bytes of nibbles. The low nibbles are the first sixteen columns. */
-ALWAYS_INLINE void iq4_lookup(const uint8_t *qs, size_t stride, __m256i q[8])
-{
-    const __m256i values = iq4_values();
-    __m256i v[4];
-    load_columns(qs, stride, v);
-    EACH(k, 4)
-    {
-        q[k] = _mm256_shuffle_epi8(values, bits(v[k], 0, 0x0F0F0F0F));
-        q[k + 4] = _mm256_shuffle_epi8(values, bits(v[k], 4, 0x0F0F0F0F));
-    }
-}
-
 ALWAYS_INLINE void piece_iq4_nl(const uint8_t *block, size_t stride, int i, piece_8 *out)
 {
     (void)i;

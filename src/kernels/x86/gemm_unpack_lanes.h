@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_unpack_256_avx2.h - unpacks superblocks of 8 rows to vectors with one row per lane.
+ * gemm_unpack_lanes.h - unpacks superblocks of 8 rows to vectors with one row per lane.
  *
- * With one row per lane, extracting a packed scale is the same shift and mask for all rows. Each
+ * Include a dot_*.h first. With one row per lane, extracting a packed scale is the same shift and mask for all rows. Each
  * format has two functions. head_* unpacks d, the scales and the minima. codes_* unpacks the codes
  * and passes them, 16 columns at a time, to a function that stores or multiplies them. All
  * functions are inlined into the caller.
  */
-#ifndef MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX2_H
-#define MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX2_H
-
-#include "kernels/x86/gemm_panel_avx2.h"
+#ifndef MOTE_KERNELS_X86_GEMM_UNPACK_LANES_H
+#define MOTE_KERNELS_X86_GEMM_UNPACK_LANES_H
 
 #include <stddef.h>
 
+/* The largest |code - offset|. */
+enum {
+    LARGEST_Q2_K = 3,
+    LARGEST_Q3_K = 4,
+    LARGEST_Q4_K = 15,
+    LARGEST_Q5_K = 31,
+    LARGEST_Q6_K = 32,
+    LARGEST_IQ4_XS = 127
+};
+
 /* Scales and minima of a superblock of 8 rows. */
 typedef struct head_256 {
-    __m256i scale[16]; /* one per group of 16 or 32 columns: { scale, scale } */
+    __m256i scale[16]; /* one per group of 16 or 32 columns, as dot_scale makes them */
     __m256i min[8];    /* pairs of 16-bit minima: { even group, odd group } */
     __m256 d, dmin;
 } head_256;
@@ -26,21 +34,6 @@ typedef void head_256_fn(const uint8_t *block, size_t stride, head_256 *out);
 /* Receives columns at .. at+15 of 8 rows: q[i] has columns at + 4i .. at + 4i + 3. */
 typedef void codes_sink_fn(void *to, int at, const __m256i q[4]);
 typedef void codes_256_fn(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to);
-
-/* Bytes a and b of each lane as two unsigned 16-bit numbers. */
-ALWAYS_INLINE __m256i bytes_to_pair(__m256i v, int a, int b)
-{
-    const int one = a | 0x80 << 8 | b << 16 | (int)0x80000000;
-    return _mm256_shuffle_epi8(v, _mm256_setr_epi32(one, one + 0x040004, one + 0x080008,
-                                                    one + 0x0C000C, one, one + 0x040004,
-                                                    one + 0x080008, one + 0x0C000C));
-}
-
-/* Byte i of each lane, signed, as two equal 16-bit numbers. */
-ALWAYS_INLINE __m256i byte_to_pair_signed(__m256i v, int i)
-{
-    return _mm256_srai_epi16(_mm256_slli_epi16(bytes_to_pair(v, i, i), 8), 8);
-}
 
 /* ---- Q4_K, Q5_K: d, dmin and twelve bytes of scales and minima come first ---- */
 
@@ -57,7 +50,7 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
                             _mm256_or_si256(bits(h[2], 2, 0x30303030), bits(h[3], 4, 0x0F0F0F0F))};
     EACH(j, 8)
     {
-        out->scale[j] = bytes_to_pair(scale[j / 4], j % 4, j % 4);
+        out->scale[j] = dot_scale(scale[j / 4], j % 4);
     }
     EACH(p, 4)
     {
@@ -115,7 +108,7 @@ ALWAYS_INLINE void head_q6_k(const uint8_t *block, size_t stride, head_256 *out)
     load_columns(block + offsetof(quant_q6_k, scales), stride, scales);
     EACH(s, 16)
     {
-        out->scale[s] = byte_to_pair_signed(scales[s / 4], s % 4);
+        out->scale[s] = dot_scale_signed(scales[s / 4], s % 4, 16, LARGEST_Q6_K);
     }
 }
 
@@ -151,7 +144,7 @@ ALWAYS_INLINE void head_q2_k(const uint8_t *block, size_t stride, head_256 *out)
     load_columns(block, stride, scales); /* nibbles: scale, min */
     EACH(s, 16)
     {
-        out->scale[s] = bytes_to_pair(bits(scales[s / 4], 0, 0x0F0F0F0F), s % 4, s % 4);
+        out->scale[s] = dot_scale(bits(scales[s / 4], 0, 0x0F0F0F0F), s % 4);
     }
     EACH(p, 8)
     {
@@ -194,7 +187,7 @@ ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
         const __m256i scales = _mm256_sub_epi8(six, _mm256_set1_epi8(32));
         EACH(j, 4)
         {
-            out->scale[4 * i + j] = byte_to_pair_signed(scales, j);
+            out->scale[4 * i + j] = dot_scale_signed(scales, j, 16, LARGEST_Q3_K);
         }
     }
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dot_avxvnni.h - products of 8-bit codes with AVX-VNNI.
+ *
+ * vpdpbusd multiplies four unsigned weights of a lane by four signed activations and adds the
+ * products to 32 bits, exactly. So a piece is as long as its scale, and codes may have all 8 bits.
+ * If the sum of a piece fits in 16 signed bits, vpdpwssd with { scale, 0 } multiplies it and adds it
+ * to isum in one instruction. Otherwise this takes vpmulld, two steps of a multiplier, and vpaddd.
+ *
+ * With MOTE_AVXVNNI_EMULATED the two instructions are functions of the test that runs the kernels
+ * on CPUs without AVX-VNNI.
+ */
+#ifndef MOTE_KERNELS_X86_DOT_AVXVNNI_H
+#define MOTE_KERNELS_X86_DOT_AVXVNNI_H
+
+#include "kernels/x86/gemm_panel_avx2.h"
+
+#ifdef MOTE_AVXVNNI_EMULATED
+void vnni_model_dpbusd(int32_t sum[8], const uint8_t w[32], const int8_t x[32]);
+void vnni_model_dpwssd(int32_t sum[8], const int16_t a[16], const int16_t b[16]);
+
+static inline __m256i dpbusd(__m256i sum, __m256i w, __m256i x)
+{
+    vnni_model_dpbusd((int32_t *)&sum, (const uint8_t *)&w, (const int8_t *)&x);
+    return sum;
+}
+
+static inline __m256i dpwssd(__m256i sum, __m256i a, __m256i b)
+{
+    vnni_model_dpwssd((int32_t *)&sum, (const int16_t *)&a, (const int16_t *)&b);
+    return sum;
+}
+#else
+ALWAYS_INLINE __m256i dpbusd(__m256i sum, __m256i w, __m256i x)
+{
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
+}
+
+ALWAYS_INLINE __m256i dpwssd(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_dpwssd_avx_epi32(sum, a, b);
+}
+#endif
+
+/* Does the sum of `cols` products fit in 16 signed bits? `largest` is the largest |code - offset|. */
+ALWAYS_INLINE bool dot_is_narrow(int cols, int largest)
+{
+    return cols * largest * 127 <= INT16_MAX;
+}
+
+/* Columns that are summed before they are multiplied by their scale. */
+ALWAYS_INLINE int dot_piece(int scale_cols, int largest)
+{
+    (void)largest;
+    return scale_cols;
+}
+
+/* The products of four columns of each lane. */
+ALWAYS_INLINE __m256i dot_first(__m256i w, __m256i x)
+{
+    return dpbusd(_mm256_setzero_si256(), w, x);
+}
+
+/* sum + products. */
+ALWAYS_INLINE __m256i dot_next(__m256i sum, __m256i w, __m256i x)
+{
+    return dpbusd(sum, w, x);
+}
+
+/* isum + scale * sum. `cols` columns are in the sum. */
+ALWAYS_INLINE __m256i dot_add_scaled(__m256i isum, __m256i sum, __m256i scale, int cols,
+                                     int largest)
+{
+    if (dot_is_narrow(cols, largest))
+        return dpwssd(isum, sum, scale);
+    return _mm256_add_epi32(isum, _mm256_mullo_epi32(sum, scale));
+}
+
+/* isum + sum. */
+ALWAYS_INLINE __m256i dot_add(__m256i isum, __m256i sum)
+{
+    return _mm256_add_epi32(isum, sum);
+}
+
+/* Byte i of each lane as a scale. */
+ALWAYS_INLINE __m256i dot_scale(__m256i v, int i)
+{
+    return bits(v, 8 * i, 0xFF);
+}
+
+/* The same, signed. vpdpwssd needs zero in the upper half, vpmulld the sign. */
+ALWAYS_INLINE __m256i dot_scale_signed(__m256i v, int i, int cols, int largest)
+{
+    const __m256i wide = _mm256_srai_epi32(_mm256_slli_epi32(v, 24 - 8 * i), 24);
+    return dot_is_narrow(cols, largest) ? bits(wide, 0, 0xFFFF) : wide;
+}
+
+/* Start values of the pieces of 256 columns: -offset * (sum of the codes of the piece). */
+ALWAYS_INLINE void dot_starts_256(const int8_t *q, const int16_t *sum, int offset, int piece,
+                                  int32_t start[16])
+{
+    (void)q;
+    for (int i = 0; i < SLAB_COLS / piece; i++)
+        start[i] = -offset * (piece == 16 ? sum[i] : sum[2 * i] + sum[2 * i + 1]);
+}
+
+/* The same for n blocks of 32 columns, one piece each. */
+ALWAYS_INLINE void dot_starts_32(const int8_t *q, const int16_t *sum, size_t n, int offset,
+                                 int32_t *start)
+{
+    (void)q;
+    for (size_t i = 0; i < n; i++)
+        start[i] = -offset * sum[i];
+}
+
+#endif
