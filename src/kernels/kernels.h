@@ -39,7 +39,7 @@ typedef struct kern_act {
 } kern_act;
 
 typedef struct kern_gemm_args {
-    const void *w; /* [rows] weight rows, row_bytes apart */
+    const void *w; /* [rows] weight rows, without gaps between them */
     size_t row_bytes;
     size_t rows;
     const kern_act *x; /* cols is a multiple of the block size */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_256_avx512.c - GEMM and GEMV with superblock formats, AVX-512 VNNI.
+ * gemm_256_avx512.c - GEMM with superblock formats, AVX-512 VNNI.
  *
  * isum = sum_s scale_s * (sum of q x over group s) needs one multiplication per group. vpdpwssd
  * multiplies and adds in one instruction if the sum of the group fits in 16 signed bits: the low
@@ -20,10 +20,9 @@
  * offset is part of the format. In Q4_K and Q5_K it is not, so sum_s (offset * scale_s) * xsum_s is
  * added back to isum, with four vpdpwssd per superblock. msum takes another four.
  *
- * GEMV (one token) is memory-bound. It multiplies the codes as they are unpacked, without a slab,
- * and in pieces that need no offset: 16 codes of Q4_K (at most 30,480) or 8 of Q5_K (31,496).
+ * One token takes another way: gemm_rows_256_avx512.h.
  */
-#include "kernels/x86/gemm_unpack_256_avx512.h"
+#include "kernels/x86/gemm_rows_256_avx512.h"
 
 enum {
     N_SUMS = 16,           /* entries of kern_act.sum per superblock */
@@ -31,27 +30,21 @@ enum {
     MIN_CHUNK = 64         /* minimum tokens per chunk, so that unpacking pays off */
 };
 
-/* Codes are summed in pieces of `dot`; each sum starts at -offset * (sum of x of the piece). */
-typedef struct pieces {
-    int dot, offset;
-} pieces;
-
 typedef struct format_256 {
     int block_bytes;
-    int group;         /* columns that share a scale: 16 or 32 */
-    int min_pairs;     /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
-    bool add_offset;   /* the format has no offset, but GEMM sums use one; add it back */
-    bool wide;         /* the sum of a piece needs more than 16 bits */
-    pieces gemm, gemv; /* several tokens; one token */
+    int group;       /* columns that share a scale: 16 or 32 */
+    int min_pairs;   /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
+    bool add_offset; /* the format has no offset, but the sums use one; add it back */
+    bool wide;       /* the sum of a piece needs more than 16 bits */
+    int dot, offset; /* codes of a piece; its sum starts at -offset * (sum of its activations) */
 } format_256;
 
-static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 8, false, false, {16, 0}, {16, 0}};
-static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 0, false, false, {16, 4}, {16, 4}};
-static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 4, true, false, {32, 8}, {16, 0}};
-static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 4, true, false, {16, 16}, {8, 0}};
-static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 0, false, false, {8, 32}, {8, 32}};
-static const format_256 format_iq4_xs = {
-    sizeof(quant_iq4_xs), 32, 0, false, true, {32, 128}, {16, 128}};
+static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 8, false, false, 16, 0};
+static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 0, false, false, 16, 4};
+static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 4, true, false, 32, 8};
+static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 4, true, false, 16, 16};
+static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 0, false, false, 8, 32};
+static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 0, false, true, 32, 128};
 
 /* One superblock of 16 rows, unpacked. */
 typedef struct slab_256 {
@@ -84,16 +77,16 @@ typedef struct tile_y {
 /* ---- GEMM ---- */
 
 /* sum[g][t] = sum of piece s: `dot` codes of the rows of group g, times those of token t. */
-ALWAYS_INLINE void sum_piece(pieces p, const slab_256 *w, const tile_x *x, int nt, int s,
+ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, int s,
                              __m512i sum[GROUPS][TILE])
 {
-    const int vectors = p.dot / 4;
+    const int vectors = f->dot / 4;
     EACH(t, nt)
     {
         EACH(g, GROUPS)
         {
-            sum[g][t] = p.offset == 0 ? _mm512_setzero_si512()
-                                      : set1_at(x->start[g] + t * x->start_stride + s);
+            sum[g][t] = f->offset == 0 ? _mm512_setzero_si512()
+                                       : set1_at(x->start[g] + t * x->start_stride + s);
         }
     }
     EACH(k, vectors)
@@ -154,9 +147,9 @@ ALWAYS_INLINE void gemm_tile(const format_256 *f, const slab_256 *w, const tile_
     {
         isum[0][t] = isum[1][t] = _mm512_setzero_si512();
     }
-    for (int s = 0; s < SLAB_COLS / f->gemm.dot; s++) {
-        const int group = s * f->gemm.dot / f->group;
-        sum_piece(f->gemm, w, x, nt, s, sum);
+    for (int s = 0; s < SLAB_COLS / f->dot; s++) {
+        const int group = s * f->dot / f->group;
+        sum_piece(f, w, x, nt, s, sum);
         if (prefetch)
             prefetch_next_lines(out->prefetch);
         EACH(t, nt)
@@ -234,70 +227,8 @@ ALWAYS_INLINE void slab_unpack(const format_256 *f, head_256_fn *head, codes_256
     {
         const __m512i *scale = out->head.scale + 2 * p;
         const __m512i pair = _mm512_or_si512(scale[0], _mm512_slli_epi32(scale[1], 16));
-        out->offset[p] = _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)f->gemm.offset));
+        out->offset[p] = _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)f->offset));
     }
-}
-
-/* ---- GEMV ---- */
-
-/* Context of gemv_codes. Each call prefetches a few lines of the following rows; past the end of
- * the matrix the prefetch has no effect. Two sums, to hide the latency of the additions. */
-typedef struct gemv_sum {
-    const format_256 *f;
-    const tile_x *x;
-    const head_256 *head;
-    const uint8_t *ahead;  /* 16 * block_bytes to prefetch */
-    int prefetched, calls; /* lines prefetched; calls of gemv_codes */
-    __m512i isum[2];
-} gemv_sum;
-
-ALWAYS_INLINE void gemv_codes(void *to, int at, const __m512i q[4])
-{
-    gemv_sum *o = to;
-    const pieces p = o->f->gemv;
-    const int lines = LANES * o->f->block_bytes / 64;
-    for (; o->prefetched < (o->calls + 1) * lines / 16; o->prefetched++)
-        _mm_prefetch((const char *)o->ahead + 64 * o->prefetched, _MM_HINT_T0);
-    o->calls++;
-    EACH(s, 16 / p.dot)
-    {
-        const int from = at + s * p.dot;
-        __m512i sum =
-            p.offset == 0 ? _mm512_setzero_si512() : set1_at(o->x->start[0] + from / p.dot);
-        EACH(i, p.dot / 4)
-        {
-            sum = _mm512_dpbusd_epi32(sum, q[s * (p.dot / 4) + i], set1_at(o->x->q + from + 4 * i));
-        }
-        __m512i *isum = &o->isum[at / 32 % 2];
-        *isum = add_scaled(o->f, *isum, sum, o->head->scale[at / o->f->group]);
-    }
-}
-
-/* n_blocks superblocks of 16 rows, one token; acc is the start of the chains. */
-ALWAYS_INLINE __m512 gemv(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                          const uint8_t *block, size_t stride, size_t n_blocks, tile_x x,
-                          __m512 acc)
-{
-    const uint8_t *ahead = block + LANES * stride;
-    for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
-        head_256 h;
-        head(block, stride, &h);
-        gemv_sum o = {f, &x, &h, ahead, 0, 0, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
-        codes(block, stride, gemv_codes, &o);
-        __m512i msum = _mm512_setzero_si512();
-        EACH(p, f->min_pairs)
-        {
-            msum = _mm512_dpwssd_epi32(msum, h.min[p], set1_at(x.sum + 2 * p));
-        }
-        acc = chain_step(f, &h, _mm512_set1_ps(*x.d), _mm512_add_epi32(o.isum[0], o.isum[1]), msum,
-                         acc);
-        x.q += SLAB_COLS;
-        x.start[0] += SLAB_COLS / f->gemv.dot;
-        x.sum += f->min_pairs == 4 ? N_SUMS / 2 : N_SUMS;
-        x.d++;
-        ahead += LANES * f->block_bytes;
-    }
-    return acc;
 }
 
 /* ---- activations ---- */
@@ -322,17 +253,17 @@ static void starts_of_8(const int8_t *q, int offset, int32_t *start)
     }
 }
 
-static void chunk_prepare_block(const format_256 *f, pieces p, const int8_t *q, const int16_t *sum,
+static void chunk_prepare_block(const format_256 *f, const int8_t *q, const int16_t *sum,
                                 prepared out)
 {
     const __m256i sums = _mm256_loadu_si256((const __m256i *)sum);
-    const __m256i minus_offset = _mm256_set1_epi16((short)-p.offset);
-    if (p.offset != 0 && p.dot == 8) {
-        starts_of_8(q, p.offset, out.start);
-    } else if (p.offset != 0 && p.dot == 16) {
+    const __m256i minus_offset = _mm256_set1_epi16((short)-f->offset);
+    if (f->offset != 0 && f->dot == 8) {
+        starts_of_8(q, f->offset, out.start);
+    } else if (f->offset != 0 && f->dot == 16) {
         const __m512i wide = _mm512_cvtepi16_epi32(sums);
-        _mm512_storeu_si512(out.start, _mm512_mullo_epi32(wide, _mm512_set1_epi32(-p.offset)));
-    } else if (p.offset != 0) {
+        _mm512_storeu_si512(out.start, _mm512_mullo_epi32(wide, _mm512_set1_epi32(-f->offset)));
+    } else if (f->offset != 0) {
         _mm256_storeu_si256((__m256i *)out.start, _mm256_madd_epi16(sums, minus_offset));
     }
     if (f->min_pairs == 4) {
@@ -349,8 +280,6 @@ typedef struct kernel_256 {
     void (*slab_unpack)(const uint8_t *block, size_t stride, slab_256 *out,
                         prefetch_ahead *prefetch);
     void (*gemm_tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
-    __m512 (*gemv)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
-                   __m512 acc);
 } kernel_256;
 
 typedef struct workspace {
@@ -362,22 +291,21 @@ typedef struct workspace {
 /* Tokens t0 .. t0+n-1 with their prepared activations. */
 typedef struct chunk {
     size_t t0, n;
-    pieces p;
     float *chains; /* [n][PANEL] */
     prepared x;    /* [n][cols / 256] */
 } chunk;
 
-static size_t start_bytes(pieces p)
+static size_t start_bytes(const format_256 *f)
 {
-    return (size_t)(SLAB_COLS / p.dot) * sizeof(int32_t);
+    return (size_t)(SLAB_COLS / f->dot) * sizeof(int32_t);
 }
 
 /* Tokens per chunk: as many as stay in the L2 cache while all panels use them, and fit in
  * scratch. */
-static size_t chunk_tokens(pieces p, size_t cols)
+static size_t chunk_tokens(const format_256 *f, size_t cols)
 {
     const size_t prepared_bytes =
-        cols / SLAB_COLS * (start_bytes(p) + N_SUMS / 2 * sizeof(int16_t));
+        cols / SLAB_COLS * (start_bytes(f) + N_SUMS / 2 * sizeof(int16_t));
     const size_t chain_bytes = PANEL * sizeof(float);
     const size_t fits = (KERN_SCRATCH_BYTES - sizeof(workspace)) / (prepared_bytes + chain_bytes);
     const size_t cached = L2_BUDGET / (cols + prepared_bytes + chain_bytes);
@@ -390,12 +318,12 @@ static void chunk_prepare(const format_256 *f, const kern_act *x, chunk *c, unsi
     const size_t blocks = x->cols / SLAB_COLS;
     c->chains = (float *)buffer;
     c->x.start = (int32_t *)(c->chains + c->n * PANEL);
-    c->x.sum = (int16_t *)((unsigned char *)c->x.start + c->n * blocks * start_bytes(c->p));
+    c->x.sum = (int16_t *)((unsigned char *)c->x.start + c->n * blocks * start_bytes(f));
     for (size_t i = 0; i < c->n * blocks; i++) {
         const size_t from = c->t0 * blocks + i;
-        const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / c->p.dot),
+        const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / f->dot),
                              c->x.sum + i * N_SUMS / 2};
-        chunk_prepare_block(f, c->p, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
+        chunk_prepare_block(f, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
     }
 }
 
@@ -404,7 +332,7 @@ static tile_x activations_at(const format_256 *f, const kern_act *x, const chunk
 {
     const size_t blocks = x->cols / SLAB_COLS;
     const size_t from = c->t0 * blocks + b;
-    const size_t n_pieces = (size_t)(SLAB_COLS / c->p.dot);
+    const size_t n_pieces = (size_t)(SLAB_COLS / f->dot);
     const bool raw = f->min_pairs == N_SUMS / 2;
     const size_t n_sums = raw ? N_SUMS : N_SUMS / 2;
     const int32_t *start = c->x.start + b * n_pieces;
@@ -450,7 +378,7 @@ static void gemm_panel_256_avx512(const kern_gemm_args *a, const kernel_256 *k, 
         prefetch.step = share / (GROUPS * SLAB_COLS / 16);
         for (size_t g = 0; g < GROUPS; g++)
             slab_unpack_rows(k, w, a->row_bytes, rows, g, ws, &prefetch);
-        prefetch.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->gemm.dot);
+        prefetch.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->dot);
         const tile_x x = activations_at(k->f, a->x, c, b);
         const tile_y y = {.chains = c->chains,
                           .first = b == 0,
@@ -461,42 +389,15 @@ static void gemm_panel_256_avx512(const kern_gemm_args *a, const kernel_256 *k, 
     panel_store(c->chains, c->n, y0, a->y_stride, rows);
 }
 
-/* GEMV: rows r0 .. r0+15 (fewer at the end). */
-static void gemv_rows_256_avx512(const kern_gemm_args *a, const kernel_256 *k, const chunk *c,
-                                 size_t r0)
-{
-    workspace *ws = a->scratch;
-    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
-    const size_t blocks = a->x->cols / SLAB_COLS;
-    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    __m512 acc = _mm512_setzero_ps();
-    tile_x x = activations_at(k->f, a->x, c, 0);
-    if (rows >= LANES) {
-        acc = k->gemv(w, a->row_bytes, blocks, &x, acc);
-    } else {
-        for (size_t b = 0; b < blocks; b++, w += bytes) {
-            x = activations_at(k->f, a->x, c, b);
-            stage_rows(w, a->row_bytes, rows, bytes, ws->stage);
-            acc = k->gemv(ws->stage, bytes, 1, &x, acc);
-        }
-    }
-    _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
-}
-
 static void gemm_256_avx512(const kern_gemm_args *a, const kernel_256 *k)
 {
     workspace *ws = a->scratch;
-    const pieces p = a->x->n == 1 ? k->f->gemv : k->f->gemm;
-    const size_t at_once = chunk_tokens(p, a->x->cols);
+    const size_t at_once = chunk_tokens(k->f, a->x->cols);
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
-        chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once, .p = p};
+        chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once};
         chunk_prepare(k->f, a->x, &c, ws->buffer);
-        if (a->x->n == 1)
-            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows_256_avx512(a, k, &c, r0);
-        else
-            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel_256_avx512(a, k, &c, r0);
+        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+            gemm_panel_256_avx512(a, k, &c, r0);
     }
 }
 
@@ -510,16 +411,17 @@ static void gemm_256_avx512(const kern_gemm_args *a, const kernel_256 *k)
     {                                                                                              \
         gemm_tiles(&format_##format, w, *x, *y);                                                   \
     }                                                                                              \
-    static __m512 one_##format(const uint8_t *block, size_t stride, size_t n_blocks,               \
-                               const tile_x *x, __m512 acc)                                        \
+    static void gemv_##format(const kern_gemm_args *a)                                             \
     {                                                                                              \
-        return gemv(&format_##format, head, codes_##format, block, stride, n_blocks, *x, acc);     \
+        gemv_along_rows(&rows_##format, a);                                                        \
     }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
-        static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
-                                          one_##format};                                           \
-        gemm_256_avx512(a, &kernel);                                                               \
+        static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format};      \
+        if (a->x->n == 1)                                                                          \
+            gemv_##format(a);                                                                      \
+        else                                                                                       \
+            gemm_256_avx512(a, &kernel);                                                           \
     }
 
 GEMM(q2_k, head_q2_k)

@@ -171,7 +171,7 @@ ALWAYS_INLINE __m512 gemv(const format_32 *f, unpack_32_fn *unpack, const uint8_
         unpack(block, stride, &w);
         EACH(i, LANES * f->block_bytes / 64)
         {
-            _mm_prefetch((const char *)ahead + 64 * i, _MM_HINT_T0);
+            _mm_prefetch((const char *)ahead + 64 * i, _MM_HINT_T1);
         }
         __m512i sum = f->offset == 0 ? _mm512_setzero_si512() : set1_at(x->start[0] + b);
         EACH(k, BLOCK_VECTORS)

@@ -147,7 +147,7 @@ static inline prefetch_ahead prefetch_from(const uint8_t *p)
 ALWAYS_INLINE void prefetch_next_lines(prefetch_ahead *a)
 {
     for (a->due += a->step; a->line < a->due; a->line += 64)
-        _mm_prefetch(a->line, _MM_HINT_T0);
+        _mm_prefetch(a->line, _MM_HINT_T1);
 }
 
 /* The output rows of a panel, for prefetch. Rows of y are pages apart, so the hardware prefetcher

@@ -185,13 +185,14 @@ ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, codes_sink_fn
     }
 }
 
-ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
+/* d and the scales as bytes: scale[i] has those of groups 4i .. 4i+3. */
+ALWAYS_INLINE void head_q3_k_bytes(const uint8_t *block, size_t stride, __m512 *d, __m512i scale[4])
 {
     __m512i last[4]; /* last two bytes of codes, twelve bytes of scales, d */
     load_columns(block + sizeof(quant_q3_k) - 16, stride, last);
-    out->d = widen_f16(last[3], 16);
+    *d = widen_f16(last[3], 16);
     /* The scales start at byte 2 of the vector: align them to dwords. */
-    __m512i s[3], scales[4];
+    __m512i s[3];
     EACH(i, 3)
     {
         s[i] = _mm512_or_si512(_mm512_srli_epi32(last[i], 16), _mm512_slli_epi32(last[i + 1], 16));
@@ -200,8 +201,14 @@ ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
     {
         const __m512i six = mask_or(shift_bits(s[2], 4 - 2 * i), 0x30303030,
                                     bits(s[i % 2], 4 * (i / 2), 0x0F0F0F0F));
-        scales[i] = _mm512_sub_epi8(six, _mm512_set1_epi8(32));
+        scale[i] = _mm512_sub_epi8(six, _mm512_set1_epi8(32));
     }
+}
+
+ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
+{
+    __m512i scales[4];
+    head_q3_k_bytes(block, stride, &out->d, scales);
     spread_scales(scales, out->scale);
 }
 
