@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_32_avx512.c - GEMM and GEMV with formats of 32-value blocks, AVX-512 VNNI.
+ * gemm_32_avx512.c - GEMM with formats of 32-value blocks, AVX-512 VNNI.
  *
  * Every block ends with a step of the float chains, so a tile has two sets of registers: twelve
  * integer sums and twelve accumulators. The unpacked codes are unsigned, q + offset:
@@ -14,8 +14,10 @@
  *     IQ4_NL   1 .. 241  128
  *
  * |sum| <= 32 * 255 * 127 + 128 * 4064 < 2^21 at every step.
+ *
+ * One token takes another way: gemm_rows_32_avx512.h.
  */
-#include "kernels/x86/gemm_unpack_32_avx512.h"
+#include "kernels/x86/gemm_rows_32_avx512.h"
 
 enum {
     L2_BUDGET = 640 << 10, /* activations that stay in L2 while all panels use them */
@@ -158,32 +160,6 @@ ALWAYS_INLINE void gemm_tiles(const format_32 *f, const slab_32 *w, size_t n_blo
     }
 }
 
-/* ---- GEMV ---- */
-
-/* n_blocks blocks of 16 rows, one token; acc is the start of the chains. Multiplies the codes as
- * they are unpacked, because GEMV is memory-bound. */
-ALWAYS_INLINE __m512 gemv(const format_32 *f, unpack_32_fn *unpack, const uint8_t *block,
-                          size_t stride, size_t n_blocks, const tile_x *x, __m512 acc)
-{
-    const uint8_t *ahead = block + LANES * stride;
-    for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
-        block_32 w;
-        unpack(block, stride, &w);
-        EACH(i, LANES * f->block_bytes / 64)
-        {
-            _mm_prefetch((const char *)ahead + 64 * i, _MM_HINT_T1);
-        }
-        __m512i sum = f->offset == 0 ? _mm512_setzero_si512() : set1_at(x->start[0] + b);
-        EACH(k, BLOCK_VECTORS)
-        {
-            sum = _mm512_dpbusd_epi32(sum, w.q[k], set1_at(x->q + b * QUANT_BLOCK + 4 * k));
-        }
-        acc = chain_step(f, &w, _mm512_set1_ps(x->d[b]), sum, x->sum + b, acc);
-        ahead += LANES * f->block_bytes;
-    }
-    return acc;
-}
-
 /* ---- panels ---- */
 
 /* The functions of a format, specialised by inlining. */
@@ -191,8 +167,6 @@ typedef struct kernel_32 {
     const format_32 *f;
     unpack_32_fn *unpack;
     void (*gemm_tiles)(const slab_32 *w, size_t n_blocks, const tile_x *x, const tile_y *y);
-    __m512 (*gemv)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
-                   __m512 acc);
 } kernel_32;
 
 typedef struct workspace {
@@ -296,28 +270,6 @@ static void gemm_panel_32_avx512(const kern_gemm_args *a, const kernel_32 *k, co
     panel_store(c->chains, c->n, y0, a->y_stride, rows);
 }
 
-/* GEMV: rows r0 .. r0+15 (fewer at the end). */
-static void gemv_rows_32_avx512(const kern_gemm_args *a, const kernel_32 *k, const chunk *c,
-                                size_t r0)
-{
-    workspace *ws = a->scratch;
-    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
-    const size_t blocks = a->x->cols / QUANT_BLOCK;
-    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    __m512 acc = _mm512_setzero_ps();
-    tile_x x = activations_at(a->x, c, 0);
-    if (rows >= LANES) {
-        acc = k->gemv(w, a->row_bytes, blocks, &x, acc);
-    } else {
-        for (size_t b = 0; b < blocks; b++, w += bytes) {
-            x = activations_at(a->x, c, b);
-            stage_rows(w, a->row_bytes, rows, bytes, ws->stage);
-            acc = k->gemv(ws->stage, bytes, 1, &x, acc);
-        }
-    }
-    _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
-}
-
 static void gemm_32_avx512(const kern_gemm_args *a, const kernel_32 *k)
 {
     workspace *ws = a->scratch;
@@ -329,12 +281,8 @@ static void gemm_32_avx512(const kern_gemm_args *a, const kernel_32 *k)
         float *chains = (float *)ws->buffer;
         const chunk c = {t0, n, chains, chains + n * PANEL};
         chunk_prepare(k->f, a->x->sum + t0 * blocks, n * blocks, chains + n * PANEL);
-        if (a->x->n == 1)
-            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows_32_avx512(a, k, &c, r0);
-        else
-            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel_32_avx512(a, k, &c, r0);
+        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+            gemm_panel_32_avx512(a, k, &c, r0);
     }
 }
 
@@ -348,16 +296,17 @@ static void gemm_32_avx512(const kern_gemm_args *a, const kernel_32 *k)
     {                                                                                              \
         gemm_tiles(&format_##format, w, n_blocks, *x, *y);                                         \
     }                                                                                              \
-    static __m512 one_##format(const uint8_t *block, size_t stride, size_t n_blocks,               \
-                               const tile_x *x, __m512 acc)                                        \
+    static void gemv_##format(const kern_gemm_args *a)                                             \
     {                                                                                              \
-        return gemv(&format_##format, unpack_##format, block, stride, n_blocks, x, acc);           \
+        gemv_along_rows(&rows_##format, a);                                                        \
     }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
-        static const kernel_32 kernel = {&format_##format, slab_##format, tiles_##format,          \
-                                         one_##format};                                            \
-        gemm_32_avx512(a, &kernel);                                                                \
+        static const kernel_32 kernel = {&format_##format, slab_##format, tiles_##format};         \
+        if (a->x->n == 1)                                                                          \
+            gemv_##format(a);                                                                      \
+        else                                                                                       \
+            gemm_32_avx512(a, &kernel);                                                            \
     }
 
 GEMM(q4_0)
