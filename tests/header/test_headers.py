@@ -22,7 +22,7 @@ STRICT = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-D_POSIX_C_SOURCE=200
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = AVX2 + [f"-mavx512{part}" for part in ("f", "bw", "dq", "vl", "vnni")]
 LEVELS = {"avx2": AVX2, "avxvnni": AVX2 + ["-mavxvnni"], "avx512": AVX512,
-           "amx": AVX512 + ["-mamx-tile", "-mamx-int8"]}
+           "amx": AVX512 + ["-mamx-tile", "-mamx-int8", "-mamx-bf16"]}
 
 CC, CXX, VERSION = sys.argv[1:4]
 ARM = {"neon": [], "dotprod": ["-march=armv8.2-a+dotprod"], "i8mm": ["-march=armv8.2-a+dotprod+i8mm"]}

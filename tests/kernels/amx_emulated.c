@@ -30,7 +30,8 @@ const char *amx_bug_name(amx_bug bug)
                                                   "weights signed",
                                                   "factors exchanged",
                                                   "sums saturate",
-                                                  "odd product lost"};
+                                                  "odd product lost",
+                                                  "minima of one group lost"};
     return names[bug];
 }
 
@@ -132,6 +133,12 @@ void tile_dp_ss(int c, int a, int b)
 void tile_dp_su(int c, int a, int b)
 {
     multiply((unsigned)c, (unsigned)a, (unsigned)b, false);
+}
+
+void tile_dp_bf16(int c, int a, int b)
+{
+    if (amx_planted_bug != AMX_MINIMA_LOST || c != 1)
+        require(tile_model_dp_bf16(&model, (unsigned)c, (unsigned)a, (unsigned)b));
 }
 
 /* ---- emulated kernels: the build renames k_<slot>_amx to k_<slot>_emulated ---- */

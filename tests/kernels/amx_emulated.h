@@ -29,6 +29,7 @@ typedef enum amx_bug {
     AMX_FACTORS_EXCHANGED,
     AMX_SUMS_SATURATE, /* to 16 bits */
     AMX_ODD_PRODUCT_LOST,
+    AMX_MINIMA_LOST, /* of the second group of rows */
     AMX_N_BUGS
 } amx_bug;
 

@@ -13,6 +13,7 @@
  *     4B /r, SIB          pp F3    TILESTORED   tile r
  *     5E 11:rrr:bbb       pp F2    TDPBSSD      tile r += tile b * tile vvvv
  *     5E 11:rrr:bbb       pp F3    TDPBSUD      the same, vvvv unsigned
+ *     5C 11:rrr:bbb       pp F3    TDPBF16PS    the same, pairs of bf16
  *
  * All other instructions go to the previous handler. An invalid memory access of a tile row raises
  * SIGSEGV inside this handler; the checker reports it as an error of the kernel.
@@ -111,6 +112,8 @@ static bool execute(const instruction *i)
     if (i->opcode == 0x5E)
         return (i->pp == PP_F2 || i->pp == PP_F3) && !memory &&
                tile_model_dp(&model, i->reg, i->rm, i->vvvv, i->pp == PP_F2);
+    if (i->opcode == 0x5C)
+        return i->pp == PP_F3 && !memory && tile_model_dp_bf16(&model, i->reg, i->rm, i->vvvv);
     if (i->vvvv != 0)
         return false;
     if (i->opcode == 0x4B && i->has_sib && i->pp == PP_F2)

@@ -130,6 +130,26 @@ static void the_ends_of_the_ranges(void **state)
     assert_int_equal(c[0][0], INT32_MIN);
 }
 
+/* Integers that bf16 and f32 represent exactly, so the order of the additions does not matter. */
+static void bf16_products_by_hand(void **state)
+{
+    static tile_model model;
+    /* bf16: 3f80 is 1, 4000 is 2, c040 is -3, 4580 is 4096, 0001 is subnormal. */
+    const uint16_t a[4] = {0x3F80, 0x4580, 0xC040, 0x0001};
+    const uint16_t b[2][4] = {{0x4000, 0x3F80, 0xC040, 0x4000}, {0x4000, 0x4580, 0x3F80, 0x4580}};
+    float c[2] = {0.5f, -1.0f};
+    (void)state;
+    configure(&model, 1, 2, 8);
+    assert_true(tile_model_load(&model, 0, c, sizeof c));
+    assert_true(tile_model_load(&model, 1, a, sizeof a));
+    assert_true(tile_model_load(&model, 2, b, sizeof b[0]));
+    assert_true(tile_model_dp_bf16(&model, 0, 1, 2));
+    assert_true(tile_model_store(&model, 0, c, sizeof c));
+    assert_true(c[0] == 0.5f + 1 * 2 + 4096 * 1 - 3 * 2);
+    assert_true(c[1] == -1.0f - 1 * 3 + 4096 * 2 - 3 * 1);
+    assert_false(tile_model_dp_bf16(&model, 0, 2, 1) || tile_model_dp_bf16(&model, 0, 1, 1));
+}
+
 /* The old contents of a tile are cleared, also outside its shape. */
 static void loading_and_zeroing_clear(void **state)
 {
@@ -214,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_by_hand),
         cmocka_unit_test(products_of_every_shape),
+        cmocka_unit_test(bf16_products_by_hand),
         cmocka_unit_test(the_ends_of_the_ranges),
         cmocka_unit_test(loading_and_zeroing_clear),
         cmocka_unit_test(wrong_configurations_are_refused),

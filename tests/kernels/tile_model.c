@@ -2,6 +2,7 @@
 /* tile_model.c - the AMX tile instructions in plain C. */
 #include "kernels/tile_model.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Offsets in the 64-byte operand of LDTILECFG. */
@@ -117,6 +118,39 @@ bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b, bool b_sig
         memcpy(row, m->data[c][r], 4 * n_dwords);
         for (unsigned k = 0; k < m->row_bytes[a] / 4; k++)
             add_products(row, m->data[a][r] + 4 * k, m->data[b][k], n_dwords, b_signed);
+        memset(m->data[c][r], 0, MODEL_ROW_BYTES);
+        memcpy(m->data[c][r], row, 4 * n_dwords);
+    }
+    memset(m->data[c][m->rows[c]], 0, (MODEL_ROWS - m->rows[c]) * MODEL_ROW_BYTES);
+    return true;
+}
+
+static float flush(float value)
+{
+    return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
+}
+
+static float bf16_at(const uint8_t *p)
+{
+    const uint32_t word = (uint32_t)word_at(p) << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return flush(value);
+}
+
+bool tile_model_dp_bf16(tile_model *m, unsigned c, unsigned a, unsigned b)
+{
+    if (!shapes_fit(m, c, a, b))
+        return false;
+    const unsigned n_dwords = m->row_bytes[c] / 4;
+    for (unsigned r = 0; r < m->rows[c]; r++) {
+        float row[MODEL_ROW_BYTES / 4] = {0};
+        memcpy(row, m->data[c][r], 4 * n_dwords);
+        for (unsigned k = 0; k < m->row_bytes[a] / 4; k++)
+            for (unsigned n = 0; n < n_dwords; n++)
+                for (unsigned i = 0; i < 2; i++)
+                    row[n] = flush(fmaf(bf16_at(m->data[a][r] + 4 * k + 2 * i),
+                                        bf16_at(m->data[b][k] + 4 * n + 2 * i), flush(row[n])));
         memset(m->data[c][r], 0, MODEL_ROW_BYTES);
         memcpy(m->data[c][r], row, 4 * n_dwords);
     }

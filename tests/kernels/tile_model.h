@@ -3,8 +3,8 @@
  * tile_model.h - the AMX tile instructions in plain C.
  *
  * Follows the description in Intel's Software Developer's Manual, volume 2 (LDTILECFG, TILERELEASE,
- * TILEZERO, TILELOADD, TILESTORED, TDPBSSD, TDPBSUD), for palette 1. Used by the kernels compiled
- * with MOTE_AMX_EMULATED and by the SIGILL handler.
+ * TILEZERO, TILELOADD, TILESTORED, TDPBSSD, TDPBSUD, TDPBF16PS), for palette 1. Used by the kernels
+ * compiled with MOTE_AMX_EMULATED and by the SIGILL handler.
  *
  * Stricter than a CPU in two points: a tile without a shape must not be used, and a configuration
  * that resumes an interrupted load (start_row) is rejected.
@@ -33,5 +33,7 @@ bool tile_model_store(const tile_model *m, unsigned tile, void *rows, size_t str
 /* c += a * b with 32-bit sums that wrap. The bytes of a are signed; those of b are signed if
  * b_signed. */
 bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b, bool b_signed);
+/* The same with pairs of bf16 and sums in f32. Subnormal inputs and results are zero. */
+bool tile_model_dp_bf16(tile_model *m, unsigned c, unsigned a, unsigned b);
 
 #endif

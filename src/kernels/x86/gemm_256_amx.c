@@ -22,9 +22,13 @@
  * Q6_K (weight 256). All fit in 32 bits.
  *
  * A step has four independent tile products, to hide the latency of the tile multiplication: two
- * groups by two planes or, with one plane, by the two halves of the superblock. The minima are
- * multiplied by the activation sums with vpdpwssd, four or eight per 16 outputs. A plane for the
- * minima would cost 50 % more tile products.
+ * groups by two planes or, with one plane, by the two halves of the superblock.
+ *
+ * The minima are multiplied by the activation sums in bf16 tiles, one product per group of rows. A
+ * sum s has up to 13 bits, so it is two numbers of bf16: a multiple of 128 and s mod 128. They have
+ * at most 7 significant bits, a minimum has 6, and |msum| <= 2,048,256 < 2^24. So every product and
+ * every partial sum is an integer that f32 represents exactly, in any order, and the tile holds
+ * (float)msum. A sum of zero is +0, because the tile starts at +0.
  */
 #include "kernels/x86/gemm_panel_amx.h"
 #include "kernels/x86/gemm_unpack_256_avx512.h"
@@ -37,22 +41,23 @@ enum {
 
 typedef struct format_256 {
     int block_bytes;
-    int group;     /* columns that share a scale: 16 or 32 */
-    int offset;    /* unpacked codes are q + offset; v is signed if not 0 */
-    int min_pairs; /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
-    int shift;     /* the first plane has weight 2^shift; 0: one plane */
+    int group;    /* columns that share a scale: 16 or 32 */
+    int offset;   /* unpacked codes are q + offset; v is signed if not 0 */
+    int n_minima; /* 0, 8 (a minimum per 32 columns) or 16 (per 16) */
+    int shift;    /* the first plane has weight 2^shift; 0: one plane */
 } format_256;
 
-static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 0, 8, 0};
+static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 0, 16, 0};
 static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 4, 0, 0};
-static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 4, 3};
-static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 4, 3};
+static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 8, 3};
+static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 8, 3};
 static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 32, 0, 8};
 static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 128, 0, 8};
 
 /* One superblock of 16 rows, unpacked: first plane, then the second (if any). */
 typedef struct slab_256 {
     __m512i q[2 * SLAB_VECTORS];
+    __m512i min[N_SUMS]; /* vector i: minimum i of every row, twice as bf16 */
     head_256 head;
 } slab_256;
 
@@ -125,11 +130,23 @@ ALWAYS_INLINE void store_signed(void *to, int at, const __m512i q[4])
     }
 }
 
+/* Converts the minima to bf16, which is the upper half of a float. */
+ALWAYS_INLINE void store_minima(const format_256 *f, slab_256 *out)
+{
+    EACH(i, f->n_minima)
+    {
+        const __m512i min = bits(out->head.min[i / 2], 16 * (i % 2), 0xFFFF);
+        const __m512i value = _mm512_castps_si512(_mm512_cvtepi32_ps(min));
+        out->min[i] = _mm512_or_si512(value, _mm512_srli_epi32(value, 16));
+    }
+}
+
 ALWAYS_INLINE void slab_unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
                                const uint8_t *block, size_t stride, slab_256 *out)
 {
     unpacking u = {f, out};
     head(block, stride, &out->head);
+    store_minima(f, out);
     if (plane_is_negated(f))
         EACH(s, SLAB_COLS / f->group)
         {
@@ -163,49 +180,81 @@ ALWAYS_INLINE void products_zero(void)
     tile_zero(3);
 }
 
-/* Step k of the products of a superblock with 16 tokens. Product 2p + g is group g with plane p, or
- * with half p of a single plane. w0 and w1 are tile k of the two groups. */
-ALWAYS_INLINE void multiply_step(const format_256 *f, int k, const __m512i *w0, const __m512i *w1,
-                                 const int8_t *x, size_t x_stride)
+/* Activations of a token tile at one superblock. Strides are bytes between tokens. */
+typedef struct tile_x {
+    const int8_t *q;
+    const uint16_t *sums; /* bf16: { s mod 128, the rest of s } of each sum of the superblock */
+    size_t q_stride, sums_stride;
+} tile_x;
+
+/* Step k of the products of a superblock with a token tile. Product 2p + g is group g with plane p,
+ * or with half p of a single plane. */
+ALWAYS_INLINE void multiply_step(const format_256 *f, int k, const slab_256 *w, const tile_x *x)
 {
     enum { ROW = TILE_ROW_BYTES, HALF = SLAB_TILES / 2 };
     const bool halves = f->shift == 0;
+    /* Prevents the compiler from keeping the addresses of all tiles live, which would spill
+     * registers. */
+    __asm__("" : "+r"(w));
+    const __m512i *w0 = w[0].q + k * TILE_VECTORS, *w1 = w[1].q + k * TILE_VECTORS;
     const int second = halves ? HALF * TILE_VECTORS : SLAB_VECTORS;
-    tile_load(4, x + k * ROW, x_stride);
+    tile_load(4, x->q + k * ROW, x->q_stride);
     tile_load(6, w0, ROW);
     MULTIPLY(f->offset != 0, 0, 4, 6);
-    tile_load(7, w1, ROW);
-    MULTIPLY(f->offset != 0, 1, 4, 7);
-    tile_load(6, w0 + second, ROW);
+    tile_load(6, w1, ROW);
+    MULTIPLY(f->offset != 0, 1, 4, 6);
     if (halves) {
-        tile_load(5, x + (HALF + k) * ROW, x_stride);
+        tile_load(5, x->q + (HALF + k) * ROW, x->q_stride);
+        tile_load(6, w0 + second, ROW);
         MULTIPLY(f->offset != 0, 2, 5, 6);
-        tile_load(7, w1 + second, ROW);
-        MULTIPLY(f->offset != 0, 3, 5, 7);
+        tile_load(6, w1 + second, ROW);
+        MULTIPLY(f->offset != 0, 3, 5, 6);
     } else {
+        tile_load(6, w0 + second, ROW);
         MULTIPLY(false, 2, 4, 6);
-        tile_load(7, w1 + second, ROW);
-        MULTIPLY(false, 3, 4, 7);
+        tile_load(6, w1 + second, ROW);
+        MULTIPLY(false, 3, 4, 6);
     }
 }
 
-static inline void products_store(products *out)
+/* Minima times activation sums, and the stores of all products. */
+ALWAYS_INLINE void products_finish(const format_256 *f, const slab_256 *w, const tile_x *x,
+                                   products *out)
 {
     enum { ROW = TILE_ROW_BYTES };
     tile_store(0, out->sum[0], ROW);
     tile_store(1, out->sum[1], ROW);
     tile_store(2, out->sum[2], ROW);
     tile_store(3, out->sum[3], ROW);
+    if (f->n_minima == 0)
+        return;
+    tile_zero(0);
+    tile_zero(1);
+    tile_load(5, x->sums, x->sums_stride);
+    tile_load(7, w[0].min, ROW);
+    tile_dp_bf16(0, 5, 7);
+    tile_load(7, w[1].min, ROW);
+    tile_dp_bf16(1, 5, 7);
+    tile_store(0, out->msum[0], ROW);
+    tile_store(1, out->msum[1], ROW);
+}
+
+/* Tiles 0 .. 3 are products, 4 and 5 activations, 6 and 7 weights. Tiles 5 and 7 hold sums and
+ * minima; with a single plane tile 5 also holds activations. `tokens` is at most 16. */
+static void configure_tiles(const format_256 *f, size_t tokens)
+{
+    const int minima = f->n_minima == 8 ? 8 : TILE_ROWS;
+    _Alignas(64) tile_config config = {.palette = 1};
+    for (int i = 0; i < TILE_COUNT; i++) {
+        config.row_bytes[i] = TILE_ROW_BYTES;
+        config.rows[i] = i < 6 ? (uint8_t)tokens : TILE_ROWS;
+    }
+    config.row_bytes[5] = (uint16_t)(minima * 4);
+    config.rows[7] = (uint8_t)minima;
+    tile_configure(&config);
 }
 
 /* ---- chains ---- */
-
-/* Sums and scales of a superblock of the activations, 16 tokens. Strides are between tokens. */
-typedef struct tile_x {
-    const int16_t *sum; /* [2 * min_pairs]: sums that are multiplied by the minima */
-    const float *d;
-    size_t sum_stride, d_stride;
-} tile_x;
 
 /* isum of 16 rows from their two products. */
 ALWAYS_INLINE __m512i combine_products(const format_256 *f, const int32_t *first,
@@ -216,58 +265,37 @@ ALWAYS_INLINE __m512i combine_products(const format_256 *f, const int32_t *first
     return plane_is_negated(f) ? _mm512_sub_epi32(_mm512_setzero_si512(), sum) : sum;
 }
 
-/* Scales and minima of a group, in registers. */
-typedef struct chain_w {
-    __m512i min[8];
-    __m512 d, dmin;
-} chain_w;
-
-ALWAYS_INLINE chain_w load_weights(const format_256 *f, const head_256 *head)
-{
-    chain_w w = {.d = head->d, .dmin = head->dmin};
-    EACH(i, f->min_pairs)
-    {
-        w.min[i] = head->min[i];
-    }
-    return w;
-}
-
-/* Input of a chain step of one token tile. x and chains belong to its last `n` tokens. */
-typedef struct chain_input {
+/* The chains of a panel at one superblock, and the next token. */
+typedef struct chain_state {
+    __m512 d[GROUPS], dmin[GROUPS]; /* of the weights */
     const products *p;
-    tile_x x;
-    size_t n;
-    bool first;
-    float (*chains)[PANEL];
-} chain_input;
+    const float *dx;     /* of the next token; dx_stride to the one after it */
+    const float *chains; /* [PANEL] of the next token */
+    float *to;           /* outputs of the next token: its chains, or y in the last superblock */
+    size_t dx_stride, to_stride;
+    __mmask16 old;          /* 0: the chains begin; else all ones */
+    __mmask16 rows[GROUPS]; /* rows to store */
+} chain_state;
 
-/* One chain step of a panel, for tokens from .. to-1 of a tile. */
-ALWAYS_INLINE void chains_advance(const format_256 *f, const chain_w w[GROUPS],
-                                  const chain_input *k, size_t from, size_t to)
+/* Chain step of the next token, which is row `at` of the products. */
+ALWAYS_INLINE void chain_step(const format_256 *f, chain_state *k, size_t at)
 {
-    const size_t skipped = TOKENS - k->n;
-    for (size_t at = from > skipped ? from : skipped; at < to; at++) {
-        const size_t t = at - skipped;
-        const __m512 dx = _mm512_set1_ps(k->x.d[t * k->x.d_stride]);
-        __m512i msum[GROUPS] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-        EACH(i, f->min_pairs)
-        {
-            const __m512i pair = set1_at(k->x.sum + t * k->x.sum_stride + 2 * i);
-            msum[0] = _mm512_dpwssd_epi32(msum[0], w[0].min[i], pair);
-            msum[1] = _mm512_dpwssd_epi32(msum[1], w[1].min[i], pair);
-        }
-        EACH(g, GROUPS)
-        {
-            const __m512i isum = combine_products(f, k->p->sum[g][at], k->p->sum[GROUPS + g][at]);
-            float *chain = k->chains[t] + g * LANES;
-            __m512 acc = k->first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
-            acc = _mm512_fmadd_ps(_mm512_mul_ps(w[g].d, dx), _mm512_cvtepi32_ps(isum), acc);
-            if (f->min_pairs > 0)
-                acc = _mm512_fnmadd_ps(_mm512_mul_ps(w[g].dmin, dx), _mm512_cvtepi32_ps(msum[g]),
-                                       acc);
-            _mm512_store_ps(chain, acc);
-        }
+    const __m512 dx = _mm512_set1_ps(*k->dx);
+    EACH(g, GROUPS)
+    {
+        const __m512i isum = combine_products(f, k->p->sum[g][at], k->p->sum[GROUPS + g][at]);
+        __m512 acc = _mm512_maskz_load_ps(k->old, k->chains + g * LANES);
+        acc = _mm512_fmadd_ps(_mm512_mul_ps(k->d[g], dx), _mm512_cvtepi32_ps(isum), acc);
+        if (f->n_minima > 0)
+            acc = _mm512_fnmadd_ps(_mm512_mul_ps(k->dmin[g], dx), _mm512_load_ps(k->p->msum[g][at]),
+                                   acc);
+        _mm512_mask_storeu_ps(k->to + g * LANES, k->rows[g], acc);
     }
+    k->dx += k->dx_stride;
+    k->chains += PANEL;
+    k->to += k->to_stride;
+    /* Prevents the compiler from computing the addresses of all tokens in advance. */
+    __asm__("" : "+r"(k->dx), "+r"(k->to));
 }
 
 /* ---- panels ---- */
@@ -276,7 +304,7 @@ typedef struct workspace {
     products last; /* products of the tile before */
     slab_256 slab[GROUPS];
     uint8_t stage[LANES * 256]; /* one block of each of the last rows */
-    unsigned char buffer[];     /* up to KERN_SCRATCH_BYTES: accumulators, sums of 32 activations */
+    unsigned char buffer[];     /* up to KERN_SCRATCH_BYTES: accumulators, prepared sums */
 } workspace;
 _Static_assert(sizeof(workspace) % 64 == 0 && sizeof(workspace) <= MAX_WORKSPACE,
                "accumulators are aligned to cache lines and fit");
@@ -286,65 +314,91 @@ typedef struct work {
     const kern_gemm_args *a;
     workspace *ws;
     token_chunk c;
-    float (*chains)[PANEL]; /* [c.n] */
-    int16_t *sums;          /* [c.n][cols / 256][8], for four pairs of minima */
+    float *chains;  /* [c.n][PANEL] */
+    uint16_t *sums; /* [tokens from c.first on][cols / 256][2 * n_minima] */
 } work;
 
-/* Activations at superblock b, from token c.t0 + t on. */
-static tile_x activations_at(const format_256 *f, const work *k, size_t t, size_t b)
+/* Token tile i at superblock b. */
+ALWAYS_INLINE tile_x activations_at(const format_256 *f, const work *k, size_t i, size_t b)
 {
     const kern_act *x = k->a->x;
-    const size_t blocks = x->cols / SLAB_COLS;
-    const size_t from = (k->c.t0 + t) * blocks + b;
-    if (f->min_pairs == 4)
-        return (tile_x){k->sums + (t * blocks + b) * N_SUMS / 2, x->d + from, blocks * N_SUMS / 2,
-                        blocks};
-    return (tile_x){x->sum + from * N_SUMS, x->d + from, blocks * N_SUMS, blocks};
+    const size_t blocks = x->cols / SLAB_COLS, per_block = 2 * (size_t)f->n_minima;
+    const size_t t = tile_start(&k->c, i);
+    return (tile_x){x->q + t * x->cols + b * SLAB_COLS,
+                    k->sums + ((t - k->c.first) * blocks + b) * per_block, x->cols,
+                    blocks * per_block * sizeof *k->sums};
 }
 
-static chain_input chain_input_of(const format_256 *f, const work *k, size_t b, size_t tile)
+/* The products of a token tile. Between the steps the chains `before` add a part of the products of
+ * the full tile before it, so that the CPU overlaps tile and vector instructions. NULL: none. */
+ALWAYS_INLINE void multiply_tile(const format_256 *f, const slab_256 *w, const tile_x *x,
+                                 chain_state *before, products *out)
 {
-    const size_t t = tile * TOKENS;
-    return (chain_input){&k->ws->last, activations_at(f, k, t, b), new_tokens(&k->c, tile), b == 0,
-                         k->chains + t};
-}
-
-/* Superblock b of a panel, all tokens of a chunk. Between the steps of tile i the chains add the
- * products of tile i - 1, a few tokens at a time. The interleaving lets the CPU overlap AMX and
- * AVX-512 instructions. */
-ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t b, prefetch_plan *prefetch)
-{
-    const kern_act *x = k->a->x;
-    workspace *ws = k->ws;
-    const chain_w w[GROUPS] = {load_weights(f, &ws->slab[0].head),
-                               load_weights(f, &ws->slab[1].head)};
-    const size_t n_tiles = n_token_tiles(&k->c), share = TOKENS / (size_t)n_steps(f);
-    chain_input before = {.n = 0};
-    for (size_t i = 0; i < n_tiles; i++) {
-        const int8_t *q = x->q + tile_start(&k->c, i) * x->cols + b * SLAB_COLS;
-        const __m512i *w0 = ws->slab[0].q, *w1 = ws->slab[1].q;
-        products_zero();
-        for (int step = 0; step < n_steps(f); step++) {
-            multiply_step(f, step, w0, w1, q, x->cols);
-            chains_advance(f, w, &before, (size_t)step * share, (size_t)(step + 1) * share);
-            w0 += TILE_VECTORS;
-            w1 += TILE_VECTORS;
-            /* Prevents the compiler from keeping the addresses of all tiles live, which would spill
-             * registers. */
-            __asm__("" : "+r"(w0), "+r"(w1));
+    const int share = TOKENS / n_steps(f);
+    products_zero();
+    EACH(step, n_steps(f))
+    {
+        multiply_step(f, step, w, x);
+        if (before == NULL)
+            continue;
+        EACH(t, share)
+        {
+            chain_step(f, before, (size_t)(step * share + t));
         }
-        products_store(&ws->last);
-        prefetch_step(prefetch, &k->c, i, n_tiles);
-        before = chain_input_of(f, k, b, i);
     }
-    chains_advance(f, w, &before, 0, TOKENS);
+    products_finish(f, w, x, out);
+}
+
+/* The first chain step of superblock b of the panel at row r0. */
+static inline chain_state chain_start(const work *k, size_t r0, size_t b)
+{
+    const kern_gemm_args *a = k->a;
+    const slab_256 *w = k->ws->slab;
+    const size_t blocks = a->x->cols / SLAB_COLS;
+    chain_state c = {.d = {w[0].head.d, w[1].head.d},
+                     .dmin = {w[0].head.dmin, w[1].head.dmin},
+                     .p = &k->ws->last,
+                     .dx = a->x->d + k->c.t0 * blocks + b,
+                     .dx_stride = blocks,
+                     .chains = k->chains,
+                     .old = b == 0 ? 0 : 0xFFFF,
+                     .to = k->chains,
+                     .to_stride = PANEL,
+                     .rows = {0xFFFF, 0xFFFF}};
+    if (b + 1 == blocks) {
+        c.to = a->y + k->c.t0 * a->y_stride + r0;
+        c.to_stride = a->y_stride;
+        c.rows[0] = row_mask(a->rows - r0, 0);
+        c.rows[1] = row_mask(a->rows - r0, 1);
+    }
+    return c;
+}
+
+/* Superblock b of a panel, all tokens of a chunk. */
+ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t r0, size_t b,
+                              prefetch_plan *prefetch)
+{
+    const size_t n_tiles = n_token_tiles(&k->c);
+    const slab_256 *w = k->ws->slab;
+    chain_state before = chain_start(k, r0, b);
+    tile_x x = activations_at(f, k, 0, b);
+    multiply_tile(f, w, &x, NULL, &k->ws->last);
+    for (size_t i = 1; i < n_tiles; i++) {
+        prefetch_step(prefetch, TOKENS);
+        x = activations_at(f, k, i, b);
+        multiply_tile(f, w, &x, &before, &k->ws->last);
+    }
+    const size_t n = new_tokens(&k->c, n_tiles - 1), skipped = k->c.tile_tokens - n;
+    prefetch_step(prefetch, n);
+    for (size_t t = 0; t < n; t++)
+        chain_step(f, &before, skipped + t);
 }
 
 /* The functions of a format, specialised by inlining. */
 typedef struct kernel_256 {
     const format_256 *f;
     void (*slab_unpack)(const uint8_t *block, size_t stride, slab_256 *out);
-    void (*gemm_tiles)(const work *k, size_t b, prefetch_plan *prefetch);
+    void (*gemm_tiles)(const work *k, size_t r0, size_t b, prefetch_plan *prefetch);
     kern_gemm_fn *avx512;
 } kernel_256;
 
@@ -367,27 +421,44 @@ static void gemm_panel_256_amx(const kernel_256 *kernel, const work *k, size_t r
     const kern_gemm_args *a = k->a;
     const size_t bytes = (size_t)kernel->f->block_bytes, blocks = a->x->cols / SLAB_COLS;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    float *y = a->y + k->c.t0 * a->y_stride + r0;
-    prefetch_plan prefetch = {w + PANEL * a->row_bytes, PANEL * bytes, {NULL, a->y_stride}};
-    for (size_t b = 0; b < blocks; b++, w += bytes, prefetch.weights += prefetch.weight_bytes) {
+    const size_t share = PANEL * bytes / n_token_tiles(&k->c);
+    prefetch_plan prefetch = {prefetch_from(w + PANEL * a->row_bytes), {NULL, a->y_stride}};
+    prefetch.weights.step = share;
+    for (size_t b = 0; b < blocks; b++, w += bytes) {
         for (size_t g = 0; g < GROUPS; g++)
             slab_unpack_rows(kernel, w, a->row_bytes, a->rows - r0, g, k->ws);
         if (b + 1 == blocks)
-            prefetch.out.y = y;
-        kernel->gemm_tiles(k, b, &prefetch);
+            prefetch.out.y = a->y + k->c.t0 * a->y_stride + r0;
+        kernel->gemm_tiles(k, r0, b, &prefetch);
     }
-    panel_store(k->chains[0], k->c.n, y, a->y_stride, a->rows - r0);
 }
 
-/* Computes sums of 32 activations from sums of 16. */
-static void chunk_prepare(const work *k)
+/* bf16 pairs { s mod 128, the rest of s } of 16 sums. */
+ALWAYS_INLINE __m512i split_sums(__m512i sums)
+{
+    const __m512i low = _mm512_and_si512(sums, _mm512_set1_epi32(127));
+    const __m512i rest = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_sub_epi32(sums, low)));
+    const __m512i low_f = _mm512_castps_si512(_mm512_cvtepi32_ps(low));
+    return _mm512_or_si512(rest, _mm512_srli_epi32(low_f, 16));
+}
+
+/* Prepares the activation sums of a chunk for tiles. Sums of 16 activations are sums of a minimum
+ * group, or halves of it. */
+static void chunk_prepare(const format_256 *f, const work *k)
 {
     const size_t blocks = k->a->x->cols / SLAB_COLS;
-    const int16_t *from = k->a->x->sum + k->c.t0 * blocks * N_SUMS;
-    for (size_t i = 0; i < k->c.n * blocks; i++) {
-        const __m256i sums = _mm256_loadu_si256((const __m256i *)(from + i * N_SUMS));
-        const __m256i sums_of_32 = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-        _mm_storeu_si128((__m128i *)(k->sums + i * N_SUMS / 2), _mm256_cvtepi32_epi16(sums_of_32));
+    const size_t n = (k->c.t0 + k->c.n - k->c.first) * blocks;
+    const int16_t *from = k->a->x->sum + k->c.first * blocks * N_SUMS;
+    for (size_t i = 0; i < n; i++, from += N_SUMS) {
+        const __m256i sums = _mm256_loadu_si256((const __m256i *)from);
+        if (f->n_minima == N_SUMS) {
+            const __m512i wide = _mm512_cvtepi16_epi32(sums);
+            _mm512_store_si512(k->sums + i * 2 * N_SUMS, split_sums(wide));
+        } else {
+            const __m256i of_32 = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+            const __m512i pairs = split_sums(_mm512_castsi256_si512(of_32));
+            _mm256_store_si256((__m256i *)(k->sums + i * N_SUMS), _mm512_castsi512_si256(pairs));
+        }
     }
 }
 
@@ -398,16 +469,17 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
         return;
     }
     const size_t cols = a->x->cols, room = KERN_SCRATCH_BYTES - sizeof(workspace);
-    const size_t kept = PANEL * sizeof(float) + cols / SLAB_COLS * N_SUMS / 2 * sizeof(int16_t);
+    const size_t sums_bytes = cols / SLAB_COLS * (size_t)kernel->f->n_minima * 4;
+    const size_t kept = PANEL * sizeof(float) + sums_bytes;
     const size_t at_once = chunk_tokens(a->x->n, cols + kept, kept, room);
     work k = {.a = a, .ws = a->scratch};
-    k.chains = (float(*)[PANEL])k.ws->buffer;
-    k.sums = (int16_t *)(k.chains + at_once);
-    configure_tiles();
-    for (k.c.t0 = 0; k.c.t0 < a->x->n; k.c.t0 += at_once) {
-        k.c.n = a->x->n - k.c.t0 < at_once ? a->x->n - k.c.t0 : at_once;
-        if (kernel->f->min_pairs == 4)
-            chunk_prepare(&k);
+    k.chains = (float *)k.ws->buffer;
+    k.sums = (uint16_t *)(k.chains + at_once * PANEL);
+    configure_tiles(kernel->f, a->x->n < TOKENS ? a->x->n : TOKENS);
+    for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
+        k.c = token_chunk_at(a->x->n, t0, at_once);
+        if (kernel->f->n_minima > 0)
+            chunk_prepare(kernel->f, &k);
         for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
             gemm_panel_256_amx(kernel, &k, r0);
     }
@@ -419,9 +491,9 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
     {                                                                                              \
         slab_unpack(&format_##format, head, codes_##format, block, stride, out);                   \
     }                                                                                              \
-    static void tiles_##format(const work *k, size_t b, prefetch_plan *prefetch)                   \
+    static void tiles_##format(const work *k, size_t r0, size_t b, prefetch_plan *prefetch)        \
     {                                                                                              \
-        gemm_tiles(&format_##format, k, b, prefetch);                                              \
+        gemm_tiles(&format_##format, k, r0, b, prefetch);                                          \
     }                                                                                              \
     void k_gemm_##format##_amx(const kern_gemm_args *a)                                            \
     {                                                                                              \

@@ -14,8 +14,8 @@
  * multiple of 4 KiB apart, so they would map to the same cache sets.
  *
  * The last token tile overlaps the tile before it, so that it is full. Its first tokens are
- * multiplied a second time and not added to the chains. So a call needs at least 16 tokens, and the
- * kernel never reads past the last token.
+ * multiplied a second time and not added to the chains. With fewer than 16 tokens in a call, a tile
+ * has that many rows. So the kernel never reads past the last token.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_PANEL_AMX_H
 #define MOTE_KERNELS_X86_GEMM_PANEL_AMX_H
@@ -25,24 +25,35 @@
 
 enum {
     TOKENS = TILE_ROWS,            /* per tile */
-    MIN_TOKENS = 24,               /* with fewer tokens AVX-512 is faster */
+    MIN_TOKENS = 9,                /* with fewer tokens AVX-512 is faster */
     CACHE_BUDGET = 1 << 20,        /* activations that stay in L2 while all panels use them */
     MIN_CHUNK_TOKENS = 4 * TOKENS, /* minimum tokens per chunk, so that unpacking pays off */
     MAX_WORKSPACE = 64 << 10,
-    MAX_COLS = 1 << 18 /* limit, so that 16 tokens fit in scratch */
+    MAX_COLS = 1 << 17 /* limit, so that 16 tokens fit in scratch */
 };
-_Static_assert((KERN_SCRATCH_BYTES - MAX_WORKSPACE) / (PANEL * 4 + MAX_COLS / 8) >= TOKENS,
+_Static_assert((KERN_SCRATCH_BYTES - MAX_WORKSPACE) / (PANEL * 4 + MAX_COLS / 4) >= TOKENS,
                "scratch holds the accumulators and activation sums of 16 tokens");
 
-/* Four product tiles: two groups by two planes, or by the two halves of a single plane. */
+/* Four product tiles: two groups by two planes, or by the two halves of a single plane. And the
+ * minima of two groups by the sums of the activations. */
 typedef struct products {
+    float msum[GROUPS][TOKENS][LANES];
     int32_t sum[4][TOKENS][LANES];
 } products;
 
-/* Tokens t0 .. t0+n-1. */
+/* Tokens t0 .. t0+n-1. Its tiles have tile_tokens rows and start at token `first` or later. */
 typedef struct token_chunk {
-    size_t t0, n;
+    size_t t0, n, tile_tokens, first;
 } token_chunk;
+
+/* The chunk of at most `most` tokens that begins at t0; the call has n tokens. */
+static inline token_chunk token_chunk_at(size_t n, size_t t0, size_t most)
+{
+    token_chunk c = {t0, n - t0 < most ? n - t0 : most, n < TOKENS ? n : TOKENS, t0};
+    if (c.n < c.tile_tokens)
+        c.first = t0 + c.n - c.tile_tokens;
+    return c;
+}
 
 /* True for calls that the AVX-512 kernel handles. It unpacks one plane instead of two, which is
  * faster with few tokens. */
@@ -65,18 +76,7 @@ static inline size_t new_tokens(const token_chunk *c, size_t i)
 /* The first token of tile i. */
 static inline size_t tile_start(const token_chunk *c, size_t i)
 {
-    return c->t0 + i * TOKENS + new_tokens(c, i) - TOKENS;
-}
-
-/* Tiles 0 .. 3 are products, 4 and 5 activations, 6 and 7 weights. All have full size. */
-static inline void configure_tiles(void)
-{
-    _Alignas(64) tile_config config = {.palette = 1};
-    for (int i = 0; i < TILE_COUNT; i++) {
-        config.row_bytes[i] = TILE_ROW_BYTES;
-        config.rows[i] = TILE_ROWS;
-    }
-    tile_configure(&config);
+    return c->t0 + i * TOKENS + new_tokens(c, i) - c->tile_tokens;
 }
 
 /* Tokens per chunk: as many as stay in the L2 cache while all panels use them. Chunks have nearly
@@ -91,27 +91,17 @@ static inline size_t chunk_tokens(size_t n, size_t cached_bytes, size_t kept_byt
     return (tiles + chunks - 1) / chunks * TOKENS;
 }
 
-/* Prefetches part i of n of the bytes. Addresses past the end of the weights are allowed: a
- * prefetch never faults. */
-static inline void prefetch_share(const uint8_t *p, size_t bytes, size_t i, size_t n)
-{
-    const size_t lines = (bytes + 63) / 64, share = (lines + n - 1) / n;
-    for (size_t line = i * share; line < (i + 1) * share && line < lines; line++)
-        _mm_prefetch((const char *)p + line * 64, _MM_HINT_T0);
-}
-
 /* What to prefetch during a panel: the weights of the next panel, and the output rows. */
 typedef struct prefetch_plan {
-    const uint8_t *weights;
-    size_t weight_bytes;
+    prefetch_ahead weights;
     output_rows out;
 } prefetch_plan;
 
-/* Prefetches part i of n of the weights, and the output rows of the new tokens of tile i. */
-static inline void prefetch_step(prefetch_plan *s, const token_chunk *c, size_t i, size_t n)
+/* Prefetches a share of the weights, and the output rows of n tokens. */
+ALWAYS_INLINE void prefetch_step(prefetch_plan *s, size_t n)
 {
-    prefetch_share(s->weights, s->weight_bytes, i, n);
-    prefetch_outputs(&s->out, new_tokens(c, i));
+    prefetch_next_lines(&s->weights);
+    prefetch_outputs(&s->out, n);
 }
 
 #endif

@@ -9,7 +9,9 @@
  *
  * The bytes in a and b are signed, the 32-bit sums in c wrap. In tile_dp_su the bytes of b are
  * unsigned. So four consecutive bytes of a row of b are four rows of one column of the matrix (VNNI
- * layout). A slab of gemm_panel_avx512.h has this layout.
+ * layout). A slab of gemm_panel_avx512.h has this layout. In tile_dp_bf16 the elements of a and b
+ * are pairs of bf16, and c is f32. The order of its additions is not part of the contract: callers
+ * use it where every partial sum is exact.
  *
  * The compiler intrinsics are not used, because those of gcc 12 do not declare the memory they
  * read: gcc drops the stores that fill the configuration and may move stores to the rows of a tile
@@ -45,6 +47,7 @@ void tile_load(int tile, const void *rows, size_t stride);
 void tile_store(int tile, void *rows, size_t stride);
 void tile_dp_ss(int c, int a, int b);
 void tile_dp_su(int c, int a, int b);
+void tile_dp_bf16(int c, int a, int b);
 #else
 static inline void tile_configure(const tile_config *config)
 {
@@ -68,8 +71,9 @@ static inline void tile_release(void)
                      :                                                                             \
                      : "r"((void *)(p)), "r"((size_t)(stride))                                     \
                      : "memory")
-#define tile_dp_ss(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
-#define tile_dp_su(c, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#define tile_dp_ss(c, a, b)   __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#define tile_dp_su(c, a, b)   __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#define tile_dp_bf16(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 #endif
 
 #endif
