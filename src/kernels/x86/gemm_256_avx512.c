@@ -20,7 +20,7 @@
  * offset is part of the format. In Q4_K and Q5_K it is not, so sum_s (offset * scale_s) * xsum_s is
  * added back to isum, with four vpdpwssd per superblock. msum takes another four.
  *
- * One token takes another way: gemm_rows_256_avx512.h.
+ * One or two tokens take another way: gemm_rows_256_avx512.h.
  */
 #include "kernels/x86/gemm_rows_256_avx512.h"
 
@@ -411,17 +411,22 @@ static void gemm_256_avx512(const kern_gemm_args *a, const kernel_256 *k)
     {                                                                                              \
         gemm_tiles(&format_##format, w, *x, *y);                                                   \
     }                                                                                              \
-    static void gemv_##format(const kern_gemm_args *a)                                             \
+    static void one_##format(const kern_gemm_args *a)                                              \
     {                                                                                              \
-        gemv_along_rows(&rows_##format, a);                                                        \
+        gemm_along_rows(&rows_##format, 1, a);                                                     \
+    }                                                                                              \
+    static void two_##format(const kern_gemm_args *a)                                              \
+    {                                                                                              \
+        gemm_along_rows(&rows_##format, 2, a);                                                     \
     }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
         static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format};      \
-        if (a->x->n == 1)                                                                          \
-            gemv_##format(a);                                                                      \
-        else                                                                                       \
-            gemm_256_avx512(a, &kernel);                                                           \
+        switch (a->x->n) {                                                                         \
+        case 1: one_##format(a); break;                                                            \
+        case 2: two_##format(a); break;                                                            \
+        default: gemm_256_avx512(a, &kernel); break;                                               \
+        }                                                                                          \
     }
 
 GEMM(q2_k, head_q2_k)

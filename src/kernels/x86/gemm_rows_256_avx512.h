@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_rows_256_avx512.h - GEMV (one token) with superblock formats, along the weight rows.
+ * gemm_rows_256_avx512.h - one or two tokens with superblock formats, along the weight rows.
  *
- * GEMV is bound by memory. So superblocks are read in the order of memory, whatever row they belong
+ * With so few tokens a product is bound by memory. So superblocks are read in the order of memory, whatever row they belong
  * to, and prefetched twice: far ahead into the L2 cache, which can have more lines in flight than
  * the L1 cache, and a little ahead into the L1 cache.
  *
@@ -37,6 +37,7 @@
 enum {
     BATCH = 16, /* superblocks */
     PAIRS = BATCH / 2,
+    MAX_TOKENS = 2,   /* with more, panels are faster */
     ROWS_FAR = 16384, /* bytes ahead of the superblocks: prefetched into L2 */
     ROWS_NEAR = 1024, /* into L1 */
     MAX_BLOCK_BYTES = 256,
@@ -396,12 +397,10 @@ ALWAYS_INLINE __m512i scales_of_pair(const rows_format *f, const batch_scales *s
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(eight), _mm512_load_si512(f->spread[k]));
 }
 
-/* Sums of four products in every lane. */
-ALWAYS_INLINE void sums_of_four(const rows_format *f, const uint8_t *block, const rows_x *x,
+/* Sums of four products in every lane: the codes of a superblock by superblock `at` of a row of x. */
+ALWAYS_INLINE void sums_of_four(const rows_format *f, const __m512i q[4], const rows_x *x,
                                 size_t at, __m512i sum[4])
 {
-    __m512i q[4];
-    f->codes(block, q);
     EACH(k, 4)
     {
         sum[k] = f->offset == 0 ? _mm512_setzero_si512()
@@ -412,27 +411,24 @@ ALWAYS_INLINE void sums_of_four(const rows_format *f, const uint8_t *block, cons
 }
 
 /* Even 64-bit lanes: parts of the total of a superblock; odd ones: of the next. */
-ALWAYS_INLINE __m512i pair_total(const rows_format *f, const __m512i a[4], const __m512i b[4],
-                                 const batch_scales *s, int pair)
+ALWAYS_INLINE __m512i pair_total(const __m512i a[4], const __m512i b[4], const __m512i scale[4])
 {
     __m512i total = _mm512_setzero_si512();
     EACH(k, 4)
     {
-        total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(a[k], b[k]),
-                                    scales_of_pair(f, s, pair, k));
+        total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(a[k], b[k]), scale[k]);
     }
     return total;
 }
 
-ALWAYS_INLINE __m512i pair_total_wide(const rows_format *f, const __m512i a[4], const __m512i b[4],
-                                      const batch_scales *s, int pair)
+ALWAYS_INLINE __m512i pair_total_wide(const __m512i a[4], const __m512i b[4],
+                                      const __m512i scale[4])
 {
     __m512i total_a = _mm512_setzero_si512(), total_b = total_a;
     EACH(k, 4)
     {
-        const __m512i words = scales_of_pair(f, s, pair, k);
-        const __m512i scale_a = _mm512_srai_epi32(_mm512_unpacklo_epi16(words, words), 16),
-                      scale_b = _mm512_srai_epi32(_mm512_unpackhi_epi16(words, words), 16);
+        const __m512i scale_a = _mm512_srai_epi32(_mm512_unpacklo_epi16(scale[k], scale[k]), 16),
+                      scale_b = _mm512_srai_epi32(_mm512_unpackhi_epi16(scale[k], scale[k]), 16);
         total_a = _mm512_add_epi32(total_a, _mm512_mullo_epi32(a[k], scale_a));
         total_b = _mm512_add_epi32(total_b, _mm512_mullo_epi32(b[k], scale_b));
     }
@@ -472,25 +468,39 @@ ALWAYS_INLINE void prefetch_pair(const rows_format *f, const uint8_t *batch, int
     }
 }
 
-/* Lane i: the total of superblock i of a batch. `at`: the first one's place in its row. */
-ALWAYS_INLINE __m512i batch_totals(const rows_format *f, const uint8_t *batch,
-                                   const batch_scales *s, const rows_x *x, size_t at)
+/* total[t], lane i: the total of superblock i of a batch and token t. `at`: the first superblock's
+ * place in its row. */
+ALWAYS_INLINE void batch_totals(const rows_format *f, int T, const uint8_t *batch,
+                                const batch_scales *s, const rows_x *x, size_t at, __m512i *total)
 {
-    __m512i pair[PAIRS], four[4];
+    __m512i pair[MAX_TOKENS], four[MAX_TOKENS][4];
     EACH(p, PAIRS)
     {
         const uint8_t *block = batch + (size_t)(2 * p) * f->block_bytes;
-        __m512i a[4], b[4];
+        const size_t next = at + 1 < x->blocks ? at + 1 : 0;
+        __m512i qa[4], qb[4], scale[4], a[4], b[4];
         prefetch_pair(f, batch, p);
-        sums_of_four(f, block, x, at, a);
-        at = at + 1 < x->blocks ? at + 1 : 0;
-        sums_of_four(f, block + f->block_bytes, x, at, b);
-        at = at + 1 < x->blocks ? at + 1 : 0;
-        pair[p] = f->wide ? pair_total_wide(f, a, b, s, p) : pair_total(f, a, b, s, p);
-        if (p % 2)
-            four[p / 2] = add_pairs(pair[p - 1], pair[p]);
+        f->codes(block, qa);
+        f->codes(block + f->block_bytes, qb);
+        EACH(k, 4)
+        {
+            scale[k] = scales_of_pair(f, s, p, k);
+        }
+        EACH(t, T)
+        {
+            sums_of_four(f, qa, &x[t], at, a);
+            sums_of_four(f, qb, &x[t], next, b);
+            const __m512i sum = f->wide ? pair_total_wide(a, b, scale) : pair_total(a, b, scale);
+            if (p % 2)
+                four[t][p / 2] = add_pairs(pair[t], sum);
+            pair[t] = sum;
+        }
+        at = next + 1 < x->blocks ? next + 1 : 0;
     }
-    return add_quarters(four);
+    EACH(t, T)
+    {
+        total[t] = add_quarters(four[t]);
+    }
 }
 
 /* Lane i: the minima of superblock i times the sums of their activations. */
@@ -527,20 +537,28 @@ typedef struct row_chain {
     float acc;
 } row_chain;
 
-ALWAYS_INLINE void batch_multiply(const rows_format *f, const uint8_t *batch, const rows_x *x,
-                                  size_t at, batch_steps *out)
+ALWAYS_INLINE void batch_multiply(const rows_format *f, int T, const uint8_t *batch,
+                                  const rows_x *x, size_t at, batch_steps *out)
 {
     batch_heads h;
     batch_scales s;
+    __m512i total[MAX_TOKENS];
     f->heads(batch, &h);
     widen_scales(f, &h, &s);
-    const __m512 d = _mm512_loadu_ps(x->d + at);
-    if (f->mins > 0) {
-        _mm512_storeu_ps(out->dmin, _mm512_mul_ps(h.dmin, d));
-        _mm512_storeu_ps(out->msum, _mm512_cvtepi32_ps(batch_minima(f, &h, x, at)));
+    EACH(t, T)
+    {
+        const __m512 d = _mm512_loadu_ps(x[t].d + at);
+        if (f->mins > 0) {
+            _mm512_storeu_ps(out[t].dmin, _mm512_mul_ps(h.dmin, d));
+            _mm512_storeu_ps(out[t].msum, _mm512_cvtepi32_ps(batch_minima(f, &h, &x[t], at)));
+        }
+        _mm512_storeu_ps(out[t].d, _mm512_mul_ps(h.d, d));
     }
-    _mm512_storeu_ps(out->d, _mm512_mul_ps(h.d, d));
-    _mm512_storeu_ps(out->isum, _mm512_cvtepi32_ps(batch_totals(f, batch, &s, x, at)));
+    batch_totals(f, T, batch, &s, x, at, total);
+    EACH(t, T)
+    {
+        _mm512_storeu_ps(out[t].isum, _mm512_cvtepi32_ps(total[t]));
+    }
 }
 
 /* Adds the first n superblocks of a batch to the chains of their rows. */
@@ -600,56 +618,64 @@ ALWAYS_INLINE void rows_sums(const rows_format *f, const int16_t *sum, const row
     }
 }
 
-/* Scratch bytes: staged superblocks and prepared activations. */
-ALWAYS_INLINE size_t rows_scratch(size_t cols)
+/* Token t. `buffer` is advanced past its activations. */
+ALWAYS_INLINE rows_x rows_prepare(const rows_format *f, const kern_act *a, size_t t,
+                                  unsigned char **buffer)
 {
-    const size_t n = cols / SLAB_COLS + BATCH - 1;
-    const size_t start = 64 * sizeof(int32_t), sums = 16 * sizeof(int16_t);
-    return BATCH * MAX_BLOCK_BYTES + n * (SLAB_COLS + start + sums + sizeof(float));
-}
-
-ALWAYS_INLINE rows_x rows_prepare(const rows_format *f, const kern_act *a, unsigned char *buffer)
-{
-    const size_t blocks = a->cols / SLAB_COLS, n = blocks + BATCH - 1;
-    rows_x x = {.blocks = blocks, .n = n, .q = (int8_t *)buffer};
+    const size_t blocks = a->cols / SLAB_COLS, n = blocks + BATCH - 1, first = t * blocks;
+    rows_x x = {.blocks = blocks, .n = n, .q = (int8_t *)*buffer};
     x.start = (int32_t *)(x.q + blocks * SLAB_COLS);
     x.sum = (int16_t *)(x.start + blocks * 64);
     x.d = (float *)(x.sum + n * 16);
+    *buffer += (blocks * (SLAB_COLS + 64 * sizeof *x.start) +
+                n * (16 * sizeof *x.sum + sizeof *x.d) + 63) /
+               64 * 64;
     for (size_t b = 0; b < blocks; b++) {
         int8_t *q = x.q + b * SLAB_COLS;
-        rows_copy_codes(f, a->q + b * SLAB_COLS, q);
+        rows_copy_codes(f, a->q + (first + b) * SLAB_COLS, q);
         if (f->offset != 0)
             rows_start(f, q, x.start + b * 64);
     }
     for (size_t b = 0, from = 0; b < n; b++) {
         if (f->mins > 0)
-            rows_sums(f, a->sum + from * 16, &x, b);
-        x.d[b] = a->d[from];
+            rows_sums(f, a->sum + (first + from) * 16, &x, b);
+        x.d[b] = a->d[first + from];
         from = from + 1 < blocks ? from + 1 : 0;
     }
     return x;
 }
 
-/* One token. The weight rows have no gaps. */
-ALWAYS_INLINE void gemv_along_rows(const rows_format *f, const kern_gemm_args *a)
+/* T tokens. The weight rows have no gaps. */
+ALWAYS_INLINE void gemm_along_rows(const rows_format *f, int T, const kern_gemm_args *a)
 {
-    unsigned char *stage = a->scratch;
-    const rows_x x = rows_prepare(f, a->x, stage + BATCH * MAX_BLOCK_BYTES);
-    row_chain c = {.y = a->y, .blocks = x.blocks};
+    unsigned char *stage = a->scratch, *buffer = stage + BATCH * MAX_BLOCK_BYTES;
+    rows_x x[MAX_TOKENS];
+    row_chain c[MAX_TOKENS];
+    EACH(t, T)
+    {
+        x[t] = rows_prepare(f, a->x, (size_t)t, &buffer);
+        c[t] = (row_chain){.y = a->y + (size_t)t * a->y_stride, .blocks = x[0].blocks};
+    }
     const uint8_t *batch = a->w;
-    size_t left = a->rows * c.blocks;
-    batch_steps steps;
+    size_t left = a->rows * x[0].blocks;
+    batch_steps steps[MAX_TOKENS];
     for (; left >= BATCH; left -= BATCH, batch += BATCH * f->block_bytes) {
-        batch_multiply(f, batch, &x, c.at, &steps);
-        chain_steps(f, &steps, BATCH, &c);
+        batch_multiply(f, T, batch, x, c[0].at, steps);
+        EACH(t, T)
+        {
+            chain_steps(f, &steps[t], BATCH, &c[t]);
+        }
     }
     if (left == 0)
         return;
     /* The last superblocks are staged, so that nothing is read past them. */
     memset(stage, 0, BATCH * f->block_bytes);
     memcpy(stage, batch, left * f->block_bytes);
-    batch_multiply(f, stage, &x, c.at, &steps);
-    chain_steps(f, &steps, left, &c);
+    batch_multiply(f, T, stage, x, c[0].at, steps);
+    EACH(t, T)
+    {
+        chain_steps(f, &steps[t], left, &c[t]);
+    }
 }
 
 #endif
