@@ -23,11 +23,12 @@ typedef struct shape {
     size_t rows, cols, n;
 } shape;
 
-/* Matrix sizes of the 0.8B model. The first shape has more weights than any cache holds, as in
+/* Matrix sizes of the 0.8B model. The first shapes have more weights than any cache holds, as in
  * decode. */
-static const shape bench_shapes[] = {{131072, 1024, 1}, {3584, 1024, 1},  {3584, 1024, 8},
-                                     {3584, 1024, 16},  {3584, 1024, 32}, {3584, 1024, 64},
-                                     {3584, 1024, 512}};
+static const shape bench_shapes[] = {{131072, 1024, 1}, {131072, 1024, 2}, {131072, 1024, 4},
+                                     {131072, 1024, 8}, {3584, 1024, 1},   {3584, 1024, 2},
+                                     {3584, 1024, 4},   {3584, 1024, 8},   {3584, 1024, 16},
+                                     {3584, 1024, 32},  {3584, 1024, 64},  {3584, 1024, 512}};
 
 /* Offsets of the f16 fields of a block. */
 static void f16_fields(quant_format format, int fields[2])

@@ -352,8 +352,8 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
     }
 }
 
-/* The kernel of a format at a level. */
-#define GEMM(f, level)                                                                             \
+/* The functions of a format. */
+#define GEMM_PANEL(f)                                                                              \
     static void unpack_##f(const uint8_t *block, size_t stride, slab_256 *out)                     \
     {                                                                                              \
         format_##f.head(block, stride, &out->head);                                                \
@@ -367,9 +367,17 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
     {                                                                                              \
         return gemv_superblock(&format_##f, block, stride, x, acc);                                \
     }                                                                                              \
-    void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \
+    static void gemm_panels_##f(const kern_gemm_args *a)                                           \
     {                                                                                              \
         gemm_256(a, &(kernel_256){&format_##f, unpack_##f, multiply_##f, one_token_##f});          \
+    }
+
+/* The kernel of a format at a level. */
+#define GEMM(f, level)                                                                             \
+    GEMM_PANEL(f)                                                                                  \
+    void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \
+    {                                                                                              \
+        gemm_panels_##f(a);                                                                        \
     }
 
 #endif

@@ -99,4 +99,55 @@ ALWAYS_INLINE void dot_starts_32(const int8_t *q, const int16_t *sum, size_t n, 
     }
 }
 
+/* ---- row kernels: a lane is four codes of one group ---- */
+
+/* Scales of two sums. */
+typedef struct dot_pair_scale {
+    __m256i low, high;
+} dot_pair_scale;
+
+/* Lane i of the lower half of the sums belongs to groups low[i] and high[i] (bytes of the arguments),
+ * lane i of the upper half to the groups `step` after. `bytes` has one scale per group, in both
+ * halves. */
+ALWAYS_INLINE void dot_pair_scales(__m256i bytes, uint32_t low, uint32_t high, int step,
+                                   bool is_signed, dot_pair_scale *out)
+{
+    const __m256i up = _mm256_setr_m128i(_mm_setzero_si128(), _mm_set1_epi8((char)step));
+    const __m128i each = _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    /* A signed scale goes to the upper byte, an unsigned one to the lower; 0x80 gives zero. */
+    const __m256i none = _mm256_set1_epi16((short)(is_signed ? 0x0080 : 0x8000));
+    const __m256i keep = _mm256_set1_epi16((short)(is_signed ? 0xFF00 : 0x00FF));
+    const __m256i group[2] = {
+        _mm256_broadcastsi128_si256(_mm_shuffle_epi8(_mm_cvtsi32_si128((int)low), each)),
+        _mm256_broadcastsi128_si256(_mm_shuffle_epi8(_mm_cvtsi32_si128((int)high), each))};
+    __m256i scale[2];
+    EACH(i, 2)
+    {
+        const __m256i from =
+            _mm256_or_si256(_mm256_and_si256(_mm256_add_epi8(group[i], up), keep), none);
+        scale[i] = _mm256_shuffle_epi8(bytes, from);
+        if (is_signed)
+            scale[i] = _mm256_srai_epi16(scale[i], 8);
+    }
+    *out = (dot_pair_scale){scale[0], scale[1]};
+}
+
+/* scale * sum of two sums, as eight partial sums. */
+ALWAYS_INLINE __m256i dot_pair(__m256i low, __m256i high, const dot_pair_scale *scale)
+{
+    return _mm256_add_epi32(_mm256_madd_epi16(low, scale->low),
+                            _mm256_madd_epi16(high, scale->high));
+}
+
+/* -offset * x, summed over n vectors, as dot_next sums codes. */
+ALWAYS_INLINE __m256i dot_start(const int8_t *x, int n, int offset)
+{
+    __m256i sum = _mm256_setzero_si256();
+    for (int i = 0; i < n; i++)
+        sum = _mm256_sub_epi16(
+            sum, _mm256_maddubs_epi16(_mm256_set1_epi8((char)offset),
+                                      _mm256_loadu_si256((const __m256i *)(x + 32 * i))));
+    return sum;
+}
+
 #endif

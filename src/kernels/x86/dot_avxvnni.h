@@ -113,4 +113,45 @@ ALWAYS_INLINE void dot_starts_32(const int8_t *q, const int16_t *sum, size_t n, 
         start[i] = -offset * sum[i];
 }
 
+/* ---- row kernels: a lane is four codes of one group ---- */
+
+/* Scales of two sums, in the order of vpackssdw. */
+typedef struct dot_pair_scale {
+    __m256i both;
+} dot_pair_scale;
+
+/* Lane i of the lower half of the sums belongs to groups low[i] and high[i] (bytes of the arguments),
+ * lane i of the upper half to the groups `step` after. `bytes` has one scale per group, in both
+ * halves. */
+ALWAYS_INLINE void dot_pair_scales(__m256i bytes, uint32_t low, uint32_t high, int step,
+                                   bool is_signed, dot_pair_scale *out)
+{
+    const __m256i up = _mm256_setr_m128i(_mm_setzero_si128(), _mm_set1_epi8((char)step));
+    const __m128i groups = _mm_setr_epi32((int)low, (int)high, 0, 0);
+    /* A signed scale goes to the upper byte, an unsigned one to the lower; 0x80 gives zero. */
+    const __m256i none = _mm256_set1_epi16((short)(is_signed ? 0x0080 : 0x8000));
+    const __m256i keep = _mm256_set1_epi16((short)(is_signed ? 0xFF00 : 0x00FF));
+    const __m256i group = _mm256_broadcastsi128_si256(_mm_unpacklo_epi8(groups, groups));
+    const __m256i from = _mm256_or_si256(_mm256_and_si256(_mm256_add_epi8(group, up), keep), none);
+    out->both = _mm256_shuffle_epi8(bytes, from);
+    if (is_signed)
+        out->both = _mm256_srai_epi16(out->both, 8);
+}
+
+/* scale * sum of two sums, as eight partial sums. Both fit in 16 bits. */
+ALWAYS_INLINE __m256i dot_pair(__m256i low, __m256i high, const dot_pair_scale *scale)
+{
+    return _mm256_madd_epi16(_mm256_packs_epi32(low, high), scale->both);
+}
+
+/* -offset * x, summed over n vectors, as dot_next sums codes. */
+ALWAYS_INLINE __m256i dot_start(const int8_t *x, int n, int offset)
+{
+    __m256i sum = _mm256_setzero_si256();
+    for (int i = 0; i < n; i++)
+        sum = dpbusd(sum, _mm256_set1_epi8((char)offset),
+                     _mm256_loadu_si256((const __m256i *)(x + 32 * i)));
+    return _mm256_sub_epi32(_mm256_setzero_si256(), sum);
+}
+
 #endif

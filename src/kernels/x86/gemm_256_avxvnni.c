@@ -3,6 +3,7 @@
 #include "kernels/x86/dot_avxvnni.h"
 
 #include "kernels/x86/body_gemm_256.h"
+#include "kernels/x86/body_rows_256.h"
 
 ALWAYS_INLINE void head_iq4_xs(const uint8_t *block, size_t stride, head_256 *out)
 {
@@ -39,7 +40,7 @@ static const format_256 format_iq4_xs = {
 
 GEMM(q2_k, avxvnni)
 GEMM(q3_k, avxvnni)
-GEMM(q4_k, avxvnni)
-GEMM(q5_k, avxvnni)
-GEMM(q6_k, avxvnni)
+GEMM_ROWS(q4_k, avxvnni)
+GEMM_ROWS(q5_k, avxvnni)
+GEMM_ROWS(q6_k, avxvnni)
 GEMM(iq4_xs, avxvnni)
