@@ -60,7 +60,7 @@ extern "C" {
 MOTE_API const char *mote_version(void);
 
 /* Incremented when any result changes by one bit. Snapshots store it. */
-enum { MOTE_NUMERICS = 1 };
+enum { MOTE_NUMERICS = 2 };
 
 /* ---- errors ---- */
 
@@ -241,8 +241,9 @@ typedef struct mote_engine mote_engine;
 /* Format of the KV cache. */
 typedef enum mote_kv {
     MOTE_KV_F16 = 0,
-    MOTE_KV_F32 = 1, /* twice the memory; for comparison with a reference */
-    MOTE_KV_Q8_0 = 2 /* 17/32 of the memory of f16: 8 bits per value, one scale per 32 values */
+    MOTE_KV_F32 = 1,  /* twice the memory; for comparison with a reference */
+    MOTE_KV_Q8_0 = 2, /* 17/32 of the memory of f16: 8 bits per value, one scale per 32 values */
+    MOTE_KV_Q4_0 = 3  /* 9/32 of the memory of f16: 4 bits per value, one scale per 32 values */
 } mote_kv;
 
 /* CPU affinity of the engine's worker threads. The thread that calls mote_step works too and is

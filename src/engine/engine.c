@@ -57,7 +57,7 @@ static mote_status options_resolve(const mote_engine_options *given, mote_engine
         if (limits[i].value > limits[i].max)
             return err_set(err, MOTE_E_ARG, "%s must be at most %llu, got %llu", limits[i].name,
                            (unsigned long long)limits[i].max, (unsigned long long)limits[i].value);
-    if ((unsigned)o->kv > MOTE_KV_Q8_0)
+    if ((unsigned)o->kv > MOTE_KV_Q4_0)
         return err_set(err, MOTE_E_ARG, "unknown KV cache format %d", (int)o->kv);
     if ((unsigned)o->pin > MOTE_PIN_CORES)
         return err_set(err, MOTE_E_ARG, "unknown thread placement %d", (int)o->pin);

@@ -18,7 +18,7 @@ enum {
     KERN_PAGE = 64,             /* positions in a KV page */
     KERN_HEAD_DIM = 256,        /* of an attention head */
     KERN_VISION_ATTN_DIM = 128, /* largest head size of a vision encoder */
-    KERN_KV_GROUP = 32,         /* dimensions per scale in a Q8_0 page */
+    KERN_KV_GROUP = 32,         /* dimensions per scale in a Q8_0 or Q4_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
     KERN_LANES = 16, /* accumulators of a "lanes" sum (docs/numerics.md section 2) */
     /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. */
@@ -105,6 +105,11 @@ typedef void kern_delta_fold_fn(const kern_delta_args *a, float *s1);
 
 /* ---- attention (docs/numerics.md section 5) ---- */
 
+/* Hadamard transform of each group of 32 of n values, in place: for h = 1, 2, 4, 8, 16 each pair
+ * (a, b) of elements h apart becomes (a + b, a - b). Then all values are multiplied by scale. n is a
+ * multiple of KERN_KV_GROUP. */
+typedef void kern_hadamard_fn(float *x, size_t n, float scale);
+
 /* Keys and values of a Q8_0 page: value = code * scale, one f16 scale per position and group of 32
  * dimensions. */
 typedef struct kern_q8_keys {
@@ -118,8 +123,23 @@ typedef struct kern_q8_values {
 _Static_assert(sizeof(kern_q8_keys) == 17408 && sizeof(kern_q8_values) == 17408,
                "keys and values have equal size; snapshot files store this layout");
 
+/* The same for Q4_0. A code is a nibble, -8 to 7 in two's complement. A byte of the keys has
+ * dimension 2i in its low and 2i+1 in its high nibble. Byte i < 16 of a group of the values has
+ * dimension i of the group in its low and 16+i in its high nibble. */
+typedef struct kern_q4_keys {
+    uint8_t code[KERN_HEAD_DIM / 2][KERN_PAGE];
+    uint16_t d[KERN_KV_GROUPS][KERN_PAGE];
+} kern_q4_keys;
+typedef struct kern_q4_values {
+    uint8_t code[KERN_PAGE][KERN_HEAD_DIM / 2];
+    uint16_t d[KERN_PAGE][KERN_KV_GROUPS];
+} kern_q4_values;
+_Static_assert(sizeof(kern_q4_keys) == 9216 && sizeof(kern_q4_values) == 9216,
+               "keys and values have equal size; snapshot files store this layout");
+
 /* Stores one position of one kv head in a page, rounded to the cache format: k in column `slot` of
- * K [256][64], v in row `slot` of V [64][256]. Q8_0: codes as in act_32, scales rounded to f16. */
+ * K [256][64], v in row `slot` of V [64][256]. Q8_0: codes as in act_32, scales rounded to f16.
+ * Q4_0: ref/kv_ref.c has the definition. */
 typedef void kern_kv_put_fn(const float *k, const float *v, void *k_page, void *v_page,
                             uint32_t slot);
 
@@ -137,8 +157,8 @@ typedef struct kern_attn_args {
     size_t q_stride;
     size_t n;
     const uint8_t *n_keys; /* [n], 0 .. 64 */
-    const void *k_page;    /* [256][64], or kern_q8_keys */
-    const void *v_page;    /* [64][256], or kern_q8_values */
+    const void *k_page;    /* [256][64], kern_q8_keys or kern_q4_keys */
+    const void *v_page;    /* [64][256], kern_q8_values or kern_q4_values */
     float scale;
     bool first;
     kern_attn_acc *acc; /* [n] */

@@ -26,6 +26,9 @@ enum {
     STORE_ROWS = 8     /* rows per task that stores keys and values */
 };
 
+/* Two Hadamard transforms of 32 values multiply them by 32. A power of two is exact. */
+static const float ROTATE_BACK = 1.0f / KERN_KV_GROUP;
+
 /* Scratch of a tile, in the worker's memory. */
 typedef struct tile_memory {
     float q[MAX_QUERIES][DIM];
@@ -66,6 +69,7 @@ static kern_kv_put_fn *kv_put_for(const kern_table *k, mote_kv kv)
     switch (kv) {
     case MOTE_KV_F32: return k->kv_put_f32;
     case MOTE_KV_Q8_0: return k->kv_put_q8_0;
+    case MOTE_KV_Q4_0: return k->kv_put_q4_0;
     case MOTE_KV_F16: break;
     }
     return k->kv_put_f16;
@@ -76,6 +80,7 @@ static kern_attn_block_fn *attn_block_for(const kern_table *k, mote_kv kv)
     switch (kv) {
     case MOTE_KV_F32: return k->attn_block_f32;
     case MOTE_KV_Q8_0: return k->attn_block_q8_0;
+    case MOTE_KV_Q4_0: return k->attn_block_q4_0;
     case MOTE_KV_F16: break;
     }
     return k->attn_block_f16;
@@ -89,12 +94,19 @@ static void store_row(const attn_run *run, const attn_segment *seg, size_t row)
     kern_kv_put_fn *put = kv_put_for(kern, s->kv);
     for (size_t head = 0; head < s->kv_heads; head++) {
         size_t at = (row * s->kv_heads + head) * DIM;
-        float k[DIM];
+        float k[DIM], rotated_v[DIM];
+        const float *v = run->rows->v + at;
         kern->rmsnorm(run->rows->k + at, run->w->k_norm, DIM, s->eps, k);
         kern->rope(k, run->rows->cos + row * ROPE_PAIRS, run->rows->sin + row * ROPE_PAIRS,
                    ROPE_PAIRS);
+        if (kv_is_rotated(s->kv)) {
+            memcpy(rotated_v, v, sizeof rotated_v);
+            kern->hadamard(rotated_v, DIM, 1.0f);
+            kern->hadamard(k, DIM, 1.0f);
+            v = rotated_v;
+        }
         unsigned char *c = page_cell(run, seg->pages[pos / PAGE], head);
-        put(k, run->rows->v + at, c, c + kv_half_bytes(s->kv), (uint32_t)(pos % PAGE));
+        put(k, v, c, c + kv_half_bytes(s->kv), (uint32_t)(pos % PAGE));
     }
 }
 
@@ -173,7 +185,7 @@ static tile tile_of_task(const attn_run *run, size_t task)
     return t;
 }
 
-/* Queries after norm and RoPE, in the order [row][head of the group]. */
+/* Queries after norm, RoPE and rotation, in the order [row][head of the group]. */
 static void tile_load_queries(const attn_run *run, const tile *t, float q[][DIM])
 {
     const kern_table *kern = run->n->k;
@@ -184,6 +196,8 @@ static void tile_load_queries(const attn_run *run, const tile *t, float q[][DIM]
         kern->rmsnorm(from, run->w->q_norm, DIM, run->shape->eps, q[i]);
         kern->rope(q[i], run->rows->cos + row * ROPE_PAIRS, run->rows->sin + row * ROPE_PAIRS,
                    ROPE_PAIRS);
+        if (kv_is_rotated(run->shape->kv))
+            kern->hadamard(q[i], DIM, ROTATE_BACK);
     }
 }
 
@@ -235,12 +249,14 @@ static size_t first_visible_query(const tile *t, size_t partition)
     return start <= first_pos ? 0 : (size_t)(start - first_pos) * t->group;
 }
 
-/* Divides by the softmax denominators, applies the gates and writes y. */
-static void tile_finish(const attn_run *run, const tile *t, const kern_attn_acc *acc)
+/* Rotates back, divides by the softmax denominators, applies the gates and writes y. */
+static void tile_finish(const attn_run *run, const tile *t, kern_attn_acc *acc)
 {
     size_t heads = run->shape->heads;
     for (size_t i = 0; i < t->n_rows * t->group; i++) {
         size_t row = t->row + i / t->group, head = t->kv_head * t->group + i % t->group;
+        if (kv_is_rotated(run->shape->kv))
+            run->n->k->hadamard(acc[i].o, DIM, ROTATE_BACK);
         run->n->k->attn_finish(&acc[i], run->rows->qg + (row * heads + head) * 2 * DIM + DIM,
                                run->rows->y + (row * heads + head) * DIM);
     }
@@ -347,6 +363,15 @@ void kv_clear_from(mote_kv kv, unsigned char *cell, size_t used)
         kern_q8_keys *k = (void *)cell;
         kern_q8_values *v = (void *)(cell + half);
         clear_columns(k->code, DIM, sizeof k->code[0][0], used);
+        clear_columns(k->d, KERN_KV_GROUPS, sizeof k->d[0][0], used);
+        memset(v->code[used], 0, (PAGE - used) * sizeof v->code[0]);
+        memset(v->d[used], 0, (PAGE - used) * sizeof v->d[0]);
+        return;
+    }
+    if (kv == MOTE_KV_Q4_0) {
+        kern_q4_keys *k = (void *)cell;
+        kern_q4_values *v = (void *)(cell + half);
+        clear_columns(k->code, DIM / 2, sizeof k->code[0][0], used);
         clear_columns(k->d, KERN_KV_GROUPS, sizeof k->d[0][0], used);
         memset(v->code[used], 0, (PAGE - used) * sizeof v->code[0]);
         memset(v->d[used], 0, (PAGE - used) * sizeof v->d[0]);

@@ -7,9 +7,12 @@
  *
  *   f16, f32   K [256][64], V [64][256]
  *   q8_0       kern_q8_keys, kern_q8_values: codes in the same order, then the scales
+ *   q4_0       kern_q4_keys, kern_q4_values: the same with two codes in a byte
  *
  * Keys are stored after norm and RoPE. Keys and values are rounded to the cache format before any
- * row reads them, so a new key and a cached key are the same number.
+ * row reads them, so a new key and a cached key are the same number. Quantised formats store them
+ * after a Hadamard transform H of each group of 32 dimensions. Queries are transformed too, which
+ * keeps the scores, and the weighted sum of the values is transformed back: H H = 32.
  */
 #ifndef MOTE_NN_ATTENTION_H
 #define MOTE_NN_ATTENTION_H
@@ -30,9 +33,16 @@ static inline size_t kv_half_bytes(mote_kv kv)
     switch (kv) {
     case MOTE_KV_F32: return values * sizeof(float);
     case MOTE_KV_Q8_0: return sizeof(kern_q8_keys);
+    case MOTE_KV_Q4_0: return sizeof(kern_q4_keys);
     case MOTE_KV_F16: break;
     }
     return values * sizeof(uint16_t);
+}
+
+/* Keys and values of this format are Hadamard transforms. */
+static inline bool kv_is_rotated(mote_kv kv)
+{
+    return kv == MOTE_KV_Q8_0 || kv == MOTE_KV_Q4_0;
 }
 
 static inline size_t attn_page_bytes(const attn_shape *s)

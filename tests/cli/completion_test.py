@@ -103,7 +103,7 @@ def lines_of(table):
             words = (flag["words"] or "").split("|")
             if words != [""]:
                 rows.append((f"mote {name} --{flag['name']} ", set(words), True))
-    rows.append(("mote run --kv=", {"--kv=" + w for w in ("f16", "f32", "q8_0")}, True))
+    rows.append(("mote run --kv=", {"--kv=" + w for w in ("f16", "f32", "q8_0", "q4_0")}, True))
     return rows
 
 
@@ -176,8 +176,8 @@ def bash_lines(files, rows):
 
 def bash_inserts(files, start):
     """readline inserts all candidates (Meta-*), or the common part (Tab); the command prints its arguments."""
-    rows = [("mote run --kv \033*", ["run", "--kv", "f16", "f32", "q8_0"]),
-            ("mote run --kv=q\t", ["run", "--kv=q8_0"]),
+    rows = [("mote run --kv \033*", ["run", "--kv", "f16", "f32", "q4_0", "q8_0"]),
+            ("mote run --kv=q8\t", ["run", "--kv=q8_0"]),
             ("mote run my:\t", ["run", "my:model"]), ("mote run my\t", ["run", "my:model"]),
             ("mote run gpt\t", ["run", "gpt-4o-mini"]), ("mote run tin\t", ["run", "tiny.gguf"]),
             ("mote vers\t", ["version"]), ("mote run --hide\t", ["run", "--hide-thinking"]),

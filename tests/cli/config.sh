@@ -68,7 +68,7 @@ stdout_is "$("$MOTE" tokenize "$model" Hi -q)"
 one_line() { printf '%s\n' "$2" >"$config"; says 2 "mote: $config:1: $1 [bad_argument]" run "$model" Hi; }
 one_line "temp must be a number from 0 to 2, got 'hot'" 'temp = hot'
 one_line "context must be auto or a whole number from 1 to 4194304, got '0'" 'context = 0'
-one_line "kv must be f16|f32|q8_0, got 'q4'" 'kv = q4'
+one_line "kv must be f16|f32|q8_0|q4_0, got 'q4'" 'kv = q4'
 one_line "think must be on, off, auto, minimal, low, medium, high, max or a number of tokens, got 'hard'" 'think = hard'
 one_line "hide-thinking must be true or false, got 'maybe'" 'hide-thinking = maybe'
 one_line "a line must be key = value or [section], got 'memory 6GB'" 'memory 6GB'

@@ -29,7 +29,7 @@ wrong 2 "--temp must be a number from 0 to 2, got '2.5' [bad_argument]" run m --
 wrong 2 "--temp must be a number from 0 to 2, got 'nan' [bad_argument]" run m --temp nan
 wrong 2 "-n must be a whole number from 1 to 4194304, got '1.5' [bad_argument]" run m -n1.5
 wrong 2 "--seed must be a whole number of at least 0, got '-1' [bad_argument]" run m --seed -1
-wrong 2 "--kv must be f16|f32|q8_0, got 'q8' [bad_argument]" run m --kv q8
+wrong 2 "--kv must be f16|f32|q8_0|q4_0, got 'q8' [bad_argument]" run m --kv q8
 # one row of --context: the same names everywhere
 for name in context num-ctx ctx-size n-ctx max-model-len; do
     for command in run bench serve; do

@@ -25,6 +25,8 @@ write f32 --all --kv f32 -t 1
 cmp -s "$work/whole" "$work/f32" && fail "--kv f32 changes nothing"
 write q8_0 --all --kv q8_0
 cmp -s "$work/whole" "$work/q8_0" && fail "--kv q8_0 changes nothing"
+write q4_0 --all --kv q4_0
+cmp -s "$work/q8_0" "$work/q4_0" && fail "--kv q4_0 is --kv q8_0"
 write yarn --all --yarn 4 -t 1
 cmp -s "$work/whole" "$work/yarn" && fail "--yarn 4 changes nothing"
 

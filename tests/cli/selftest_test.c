@@ -130,6 +130,12 @@ static void fault_add(float *value, float error)
         real.slot(x, cos, sin, n);                                                                 \
         fault_add(&x[0], 1e-2f);                                                                   \
     }
+#define WRONG_kern_hadamard_fn(slot)                                                               \
+    static void wrong_##slot(float *x, size_t n, float scale)                                      \
+    {                                                                                              \
+        real.slot(x, n, scale);                                                                    \
+        fault_add(&x[0], 1e-2f);                                                                   \
+    }
 #define WRONG_kern_delta_rows_fn(slot)                                                             \
     static void wrong_##slot(const kern_delta_args *a)                                             \
     {                                                                                              \
@@ -336,10 +342,13 @@ static const char *case_of_slot(slot s)
         {"rope", "attention f32"},
         {"kv_put_f32", "attention f32"},
         {"kv_put_f16", "attention f16"},
+        {"hadamard", "attention q8_0"},
         {"kv_put_q8_0", "attention q8_0"},
+        {"kv_put_q4_0", "attention q4_0"},
         {"attn_block_f32", "attention f32"},
         {"attn_block_f16", "attention f16"},
         {"attn_block_q8_0", "attention q8_0"},
+        {"attn_block_q4_0", "attention q4_0"},
         {"attn_merge", "long attention"},
         {"attn_finish", "attention f32"},
     };

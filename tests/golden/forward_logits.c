@@ -4,8 +4,8 @@
  * its greedy continuations.
  *
  * The bound is 1e-4 of the largest |logit| of a row, with keys and values in f32;
- * the same with f16, the default, is printed too. With q8_0 the
- * difference is that of the format; its bound is twice what numerics 1 has.
+ * the same with f16, the default, is printed too. With q8_0 and q4_0 the
+ * difference is that of the format; its bound is twice what numerics 2 has.
  */
 #include "golden/compare.h"
 #include "support/json.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double bound = 1e-4, q8_0_bound = 3e-3;
+static const double bound = 1e-4, q8_0_bound = 5e-3, q4_0_bound = 4.4e-2;
 
 typedef struct outcome {
     double worst;
@@ -45,7 +45,7 @@ static void compare_prompt(const mote_model *model, mote_kv kv, const test_json 
 static void prompts(const mote_model *model, const test_json *index)
 {
     const test_json *list = test_json_get(index, "prompts");
-    outcome f32 = {0}, f16 = {0}, q8_0 = {0};
+    outcome f32 = {0}, f16 = {0}, q8_0 = {0}, q4_0 = {0};
     uint32_t absent = 0;
     for (uint32_t i = 0; i < list->n; i++) {
         const test_json *prompt = test_json_at(list, i);
@@ -62,17 +62,21 @@ static void prompts(const mote_model *model, const test_json *index)
         compare_prompt(model, MOTE_KV_F32, prompt, &ids, &logits, &f32);
         compare_prompt(model, MOTE_KV_F16, prompt, &ids, &logits, &f16);
         compare_prompt(model, MOTE_KV_Q8_0, prompt, &ids, &logits, &q8_0);
-        printf("%4d tokens, %2zu rows: so far f32 %.1e, f16 %.1e, q8_0 %.2e\n", length,
-               logits.dims[0], f32.worst, f16.worst, q8_0.worst);
+        compare_prompt(model, MOTE_KV_Q4_0, prompt, &ids, &logits, &q4_0);
+        printf("%4d tokens, %2zu rows: so far f32 %.1e, f16 %.1e, q8_0 %.2e, q4_0 %.2e\n", length,
+               logits.dims[0], f32.worst, f16.worst, q8_0.worst, q4_0.worst);
         test_npy_free(&ids);
         test_npy_free(&logits);
     }
     printf("logits: %u rows of %u prompts (%u more in the full set): f32 %.1e, bound %.0e; f16 "
-           "%.1e; q8_0 %.2e, bound %.1e; argmax equal %u (f32), %u (f16), %u (q8_0)\n",
+           "%.1e; q8_0 %.2e, bound %.1e; q4_0 %.2e, bound %.1e; argmax equal %u (f32), %u (f16), "
+           "%u (q8_0), %u (q4_0)\n",
            f32.rows, list->n - absent, absent, f32.worst, bound, f16.worst, q8_0.worst, q8_0_bound,
-           f32.argmax_equal, f16.argmax_equal, q8_0.argmax_equal);
-    if (!(q8_0.worst <= q8_0_bound))
-        rig_fail("the logits with KV in q8_0 are further from the reference than they were");
+           q4_0.worst, q4_0_bound, f32.argmax_equal, f16.argmax_equal, q8_0.argmax_equal,
+           q4_0.argmax_equal);
+    if (!(q8_0.worst <= q8_0_bound) || !(q4_0.worst <= q4_0_bound))
+        rig_fail(
+            "the logits with KV in q8_0 or q4_0 are further from the reference than they were");
     if (!(f32.worst <= bound) || f32.argmax_equal != f32.rows || f32.rows == 0)
         rig_fail("the logits differ from the reference");
 }
@@ -108,7 +112,7 @@ static uint32_t continue_greedily(const mote_model *model, mote_kv kv, const tes
 static void greedy(const mote_model *model, const test_json *index)
 {
     const test_json *list = test_json_get(index, "greedy");
-    uint32_t f32 = 0, f16 = 0, q8_0 = 0, tokens = 0;
+    uint32_t f32 = 0, f16 = 0, q8_0 = 0, q4_0 = 0, tokens = 0;
     for (uint32_t i = 0; i < list->n; i++) {
         const test_json *item = test_json_at(list, i), *want = test_json_get(item, "ids");
         uint32_t equal = continue_greedily(model, MOTE_KV_F32, item);
@@ -119,10 +123,12 @@ static void greedy(const mote_model *model, const test_json *index)
         f32 += equal == want->n;
         f16 += continue_greedily(model, MOTE_KV_F16, item) == want->n;
         q8_0 += continue_greedily(model, MOTE_KV_Q8_0, item) == want->n;
+        q4_0 += continue_greedily(model, MOTE_KV_Q4_0, item) == want->n;
         tokens += want->n;
     }
-    printf("greedy: %u of %u continuations equal, %u tokens in all (with f16: %u, q8_0: %u)\n", f32,
-           list->n, tokens, f16, q8_0);
+    printf("greedy: %u of %u continuations equal, %u tokens in all (with f16: %u, q8_0: %u, q4_0: "
+           "%u)\n",
+           f32, list->n, tokens, f16, q8_0, q4_0);
     if (f32 != list->n || list->n == 0)
         rig_fail("a greedy continuation differs from the reference");
 }

@@ -6,6 +6,7 @@
  */
 #include "golden/session_state.h"
 #include "kernels/fmath.h"
+#include "kernels/variants.h"
 #include "quant/half.h"
 
 #include <string.h>
@@ -56,28 +57,66 @@ void session_peek_conv(const mote_session *s, uint32_t layer, float *out)
     }
 }
 
-static float kv_element(const unsigned char *half, mote_kv kv, size_t i)
+/* A nibble, sign-extended. */
+static float kv_nibble(uint8_t byte, bool high)
 {
-    if (kv == MOTE_KV_F32)
-        return ((const float *)(const void *)half)[i];
-    return half_f16_to_f32(((const uint16_t *)(const void *)half)[i]);
+    return (float)((int8_t)(high ? byte & 0xf0 : byte << 4) / 16);
 }
 
-/* One position of a page cell as f32 [256]. */
-static void kv_read(mote_kv kv, const unsigned char *cell, size_t slot, float *k, float *v)
+static void kv_read_f16(const unsigned char *cell, size_t slot, float *k, float *v)
 {
-    const unsigned char *second = cell + kv_half_bytes(kv);
+    const uint16_t *keys = (const void *)cell, *values = keys + KERN_HEAD_DIM * KERN_PAGE;
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        k[i] = half_f16_to_f32(keys[i * KERN_PAGE + slot]);
+        v[i] = half_f16_to_f32(values[slot * KERN_HEAD_DIM + i]);
+    }
+}
+
+static void kv_read_f32(const unsigned char *cell, size_t slot, float *k, float *v)
+{
+    const float *keys = (const void *)cell, *values = keys + KERN_HEAD_DIM * KERN_PAGE;
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        k[i] = keys[i * KERN_PAGE + slot];
+        v[i] = values[slot * KERN_HEAD_DIM + i];
+    }
+}
+
+static void kv_read_q8_0(const unsigned char *cell, size_t slot, float *k, float *v)
+{
     const kern_q8_keys *keys = (const void *)cell;
-    const kern_q8_values *values = (const void *)second;
+    const kern_q8_values *values = (const void *)(keys + 1);
     for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
         const size_t group = i / KERN_KV_GROUP;
-        if (kv == MOTE_KV_Q8_0) {
-            k[i] = (float)keys->code[i][slot] * half_f16_to_f32(keys->d[group][slot]);
-            v[i] = (float)values->code[slot][i] * half_f16_to_f32(values->d[slot][group]);
-        } else {
-            k[i] = kv_element(cell, kv, i * KERN_PAGE + slot);
-            v[i] = kv_element(second, kv, slot * KERN_HEAD_DIM + i);
-        }
+        k[i] = (float)keys->code[i][slot] * half_f16_to_f32(keys->d[group][slot]);
+        v[i] = (float)values->code[slot][i] * half_f16_to_f32(values->d[slot][group]);
+    }
+}
+
+static void kv_read_q4_0(const unsigned char *cell, size_t slot, float *k, float *v)
+{
+    const kern_q4_keys *keys = (const void *)cell;
+    const kern_q4_values *values = (const void *)(keys + 1);
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        const size_t group = i / KERN_KV_GROUP, at = i % KERN_KV_GROUP;
+        k[i] =
+            kv_nibble(keys->code[i / 2][slot], i % 2 == 1) * half_f16_to_f32(keys->d[group][slot]);
+        v[i] = kv_nibble(values->code[slot][group * 16 + at % 16], at >= 16) *
+               half_f16_to_f32(values->d[slot][group]);
+    }
+}
+
+/* One position of a page cell as f32 [256], rotated back. */
+static void kv_read(mote_kv kv, const unsigned char *cell, size_t slot, float *k, float *v)
+{
+    switch (kv) {
+    case MOTE_KV_F16: kv_read_f16(cell, slot, k, v); break;
+    case MOTE_KV_F32: kv_read_f32(cell, slot, k, v); break;
+    case MOTE_KV_Q8_0: kv_read_q8_0(cell, slot, k, v); break;
+    case MOTE_KV_Q4_0: kv_read_q4_0(cell, slot, k, v); break;
+    }
+    if (kv_is_rotated(kv)) {
+        k_hadamard_ref(k, KERN_HEAD_DIM, 1.0f / KERN_KV_GROUP);
+        k_hadamard_ref(v, KERN_HEAD_DIM, 1.0f / KERN_KV_GROUP);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_attn.c - checks of kv_put_*, attn_block_*, attn_merge, attn_finish. */
+/* check_attn.c - checks of hadamard, kv_put_*, attn_block_*, attn_merge, attn_finish. */
 #include "kernels/checks.h"
 
 #include "quant/half.h"
@@ -23,33 +23,43 @@ static const void *in_f16(check *c, size_t n)
     return x;
 }
 
-/* Random codes, -128 included; f16 scales with zeros, subnormals and both signs. */
-static const void *in_q8_0(check *c, bool keys)
+/* Bytes of the keys or values of a page. */
+static size_t page_bytes(mote_kv kv)
 {
-    const size_t bytes = sizeof(kern_q8_keys);
+    switch (kv) {
+    case MOTE_KV_F32: return PAGE_VALUES * sizeof(float);
+    case MOTE_KV_F16: return PAGE_VALUES * sizeof(uint16_t);
+    case MOTE_KV_Q8_0: return sizeof(kern_q8_keys);
+    case MOTE_KV_Q4_0: break;
+    }
+    return sizeof(kern_q4_keys);
+}
+
+/* Random codes, -128 and -8 included; f16 scales with zeros, subnormals and both signs. Keys and
+ * values both end with the scales. */
+static const void *in_quantised(check *c, mote_kv kv)
+{
+    const size_t bytes = page_bytes(kv), scale_bytes = KERN_KV_GROUPS * PAGE * sizeof(uint16_t);
     unsigned char *page = check_in_aligned(c, bytes, sizeof(uint16_t));
-    const uint16_t *scales = in_f16(c, KERN_KV_GROUPS * PAGE);
-    for (size_t i = 0; i < PAGE_VALUES; i++)
+    const void *scales = in_f16(c, KERN_KV_GROUPS * PAGE);
+    for (size_t i = 0; i < bytes - scale_bytes; i++)
         page[i] = (unsigned char)check_random(c);
-    memcpy(keys ? (void *)((kern_q8_keys *)(void *)page)->d
-                : (void *)((kern_q8_values *)(void *)page)->d,
-           scales, bytes - PAGE_VALUES);
+    memcpy(page + bytes - scale_bytes, scales, scale_bytes);
     return page;
 }
 
 /* Output buffer for the keys or values of a page. */
 static void *out_page(check *c, mote_kv kv)
 {
-    const size_t value = kv == MOTE_KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    const size_t bytes = kv == MOTE_KV_Q8_0 ? sizeof(kern_q8_keys) : PAGE_VALUES * value;
-    return check_out_aligned(c, bytes, value);
+    return check_out_aligned(c, page_bytes(kv),
+                             kv == MOTE_KV_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-static const void *in_page(check *c, mote_kv kv, bool keys)
+static const void *in_page(check *c, mote_kv kv)
 {
     return kv == MOTE_KV_F32   ? check_in_f32(c, PAGE_VALUES)
            : kv == MOTE_KV_F16 ? in_f16(c, PAGE_VALUES)
-                               : in_q8_0(c, keys);
+                               : in_quantised(c, kv);
 }
 
 static bool put_case(check *c, uint32_t i, mote_kv kv, kern_kv_put_fn *put)
@@ -79,6 +89,25 @@ bool check_kv_put_f16(check *c, uint32_t i)
 bool check_kv_put_q8_0(check *c, uint32_t i)
 {
     return put_case(c, i, MOTE_KV_Q8_0, c->table->kv_put_q8_0);
+}
+
+bool check_kv_put_q4_0(check *c, uint32_t i)
+{
+    return put_case(c, i, MOTE_KV_Q4_0, c->table->kv_put_q4_0);
+}
+
+/* One to nine groups. */
+bool check_hadamard(check *c, uint32_t i)
+{
+    const size_t n = c->bench ? DIM : (i + 1) * KERN_KV_GROUP;
+    if (i >= (c->bench ? 1u : 9u))
+        return false;
+    float *x = check_inout_f32(c, n);
+    const float scale = c->bench || i % 2 == 0 ? 0.03125f : 1.0f;
+    check_label(c, 0, 0, "%zu values", n);
+    CHECK_CALL(c)
+    c->table->hadamard(x, n, scale);
+    return true;
 }
 
 /* Visible keys of each query, by kind of case: all, causal, random. */
@@ -124,8 +153,8 @@ static bool block_case(check *c, uint32_t i, mote_kv kv, kern_attn_block_fn *blo
     uint8_t *one = check_in_aligned(c, 1, 1);
     one[0] = (uint8_t)i;
     a.n_keys = i <= PAGE && !c->bench ? one : key_counts(c, i, n);
-    a.k_page = in_page(c, kv, true);
-    a.v_page = in_page(c, kv, false);
+    a.k_page = in_page(c, kv);
+    a.v_page = in_page(c, kv);
     a.acc = (kern_attn_acc *)check_inout_f32(c, n * ACC_FLOATS);
     check_label(c, 4.0 * (double)n * PAGE_VALUES, 0, "queries=%zu", n);
     CHECK_CALL(c)
@@ -146,6 +175,11 @@ bool check_attn_block_f16(check *c, uint32_t i)
 bool check_attn_block_q8_0(check *c, uint32_t i)
 {
     return block_case(c, i, MOTE_KV_Q8_0, c->table->attn_block_q8_0);
+}
+
+bool check_attn_block_q4_0(check *c, uint32_t i)
+{
+    return block_case(c, i, MOTE_KV_Q4_0, c->table->attn_block_q4_0);
 }
 
 bool check_attn_merge(check *c, uint32_t i)

@@ -28,6 +28,7 @@ check_fn check_vision_attn_block;
 check_fn check_delta_rows, check_delta_fold;
 /* check_attn.c */
 check_fn check_kv_put_f32, check_kv_put_f16, check_attn_block_f32, check_attn_block_f16;
+check_fn check_hadamard, check_kv_put_q4_0, check_attn_block_q4_0;
 check_fn check_kv_put_q8_0, check_attn_block_q8_0, check_attn_merge, check_attn_finish;
 
 #endif

@@ -100,7 +100,52 @@ static void kv_put_swaps_scales(const float *k, const float *v, void *k_page, vo
     values->d[slot][1] = first;
 }
 
+/* The high nibbles of the keys belong to the wrong dimension: 16 further, as in the values. */
+static void kv_put_pairs_as_values(const float *k, const float *v, void *k_page, void *v_page,
+                                   uint32_t slot)
+{
+    float moved[KERN_HEAD_DIM];
+    for (int i = 0; i < KERN_HEAD_DIM; i++)
+        moved[i] = k[i / 32 * 32 + i % 32 / 2 + i % 2 * 16];
+    k_kv_put_q4_0_ref(moved, v, k_page, v_page, slot);
+}
+
+/* Codes -7 to 7, as if the scale were amax / 7. */
+static void kv_put_never_uses_the_lowest_code(const float *k, const float *v, void *k_page,
+                                              void *v_page, uint32_t slot)
+{
+    k_kv_put_q4_0_ref(k, v, k_page, v_page, slot);
+    kern_q4_values *values = v_page;
+    for (int i = 0; i < KERN_HEAD_DIM / 2; i++)
+        if ((values->code[slot][i] & 15) == 8)
+            values->code[slot][i] = (uint8_t)(values->code[slot][i] + 1);
+}
+
 /* ---- order and rounding of sums ---- */
+
+/* Steps from the largest distance to the smallest: equal in exact arithmetic. */
+static void hadamard_descends(float *x, size_t n, float scale)
+{
+    for (float *group = x; group < x + n; group += KERN_KV_GROUP)
+        for (size_t h = KERN_KV_GROUP / 2; h > 0; h /= 2)
+            for (size_t i = 0; i < KERN_KV_GROUP; i++) {
+                const float a = group[i], b = group[i ^ h];
+                if ((i & h) != 0)
+                    continue;
+                group[i] = a + b;
+                group[i + h] = a - b;
+            }
+    for (size_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
+/* The difference has the wrong sign in the last step. */
+static void hadamard_swaps_a_difference(float *x, size_t n, float scale)
+{
+    k_hadamard_ref(x, n, scale);
+    for (size_t i = 16; i < n; i += KERN_KV_GROUP)
+        x[i] = -x[i];
+}
 
 static void rmsnorm_sums_in_order(const float *x, const float *w, size_t n, float eps, float *y)
 {
@@ -337,6 +382,34 @@ static void attn_through_halves(const kern_attn_args *a)
     k_attn_block_f16_ref(&b);
 }
 
+/* The values have their even dimensions in the low nibbles, like the keys. */
+static void attn_pairs_values_as_keys(const kern_attn_args *a)
+{
+    static kern_q4_values wrong;
+    wrong = *(const kern_q4_values *)a->v_page;
+    for (int j = 0; j < KERN_PAGE; j++)
+        for (int i = 0; i < KERN_HEAD_DIM / 2; i++) {
+            const uint8_t *group = ((const kern_q4_values *)a->v_page)->code[j] + i / 16 * 16;
+            const int low = i % 16 / 2, shift = i % 2 * 4;
+            wrong.code[j][i] =
+                (uint8_t)((group[low] >> shift & 15) | (group[8 + low] >> shift & 15) << 4);
+        }
+    kern_attn_args b = *a;
+    b.v_page = &wrong;
+    k_attn_block_q4_0_ref(&b);
+}
+
+/* The scales of the last group of the keys are those of the group before it. */
+static void attn_ends_groups_early(const kern_attn_args *a)
+{
+    static kern_q4_keys wrong;
+    wrong = *(const kern_q4_keys *)a->k_page;
+    memcpy(wrong.d[KERN_KV_GROUPS - 1], wrong.d[KERN_KV_GROUPS - 2], sizeof wrong.d[0]);
+    kern_attn_args b = *a;
+    b.k_page = &wrong;
+    k_attn_block_q4_0_ref(&b);
+}
+
 static void merge_swaps(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -403,6 +476,12 @@ int main(void)
     PLANT(kv_put_f16, kv_put_truncates);
     PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* correct: must pass */
     PLANT(kv_put_q8_0, kv_put_swaps_scales);
+    PLANT(kv_put_q4_0, k_kv_put_q4_0_ref); /* correct: must pass */
+    PLANT(kv_put_q4_0, kv_put_pairs_as_values);
+    PLANT(kv_put_q4_0, kv_put_never_uses_the_lowest_code);
+    PLANT(hadamard, k_hadamard_ref); /* correct: must pass */
+    PLANT(hadamard, hadamard_descends);
+    PLANT(hadamard, hadamard_swaps_a_difference);
     PLANT(rmsnorm, rmsnorm_sums_in_order);
     PLANT(rmsnorm, rmsnorm_other_association);
     PLANT(layernorm, k_layernorm_ref); /* correct: must pass */
@@ -429,6 +508,9 @@ int main(void)
     PLANT(attn_block_f16, attn_scales_query);
     PLANT(attn_block_q8_0, k_attn_block_q8_0_ref); /* correct: must pass */
     PLANT(attn_block_q8_0, attn_through_halves);
+    PLANT(attn_block_q4_0, k_attn_block_q4_0_ref); /* correct: must pass */
+    PLANT(attn_block_q4_0, attn_pairs_values_as_keys);
+    PLANT(attn_block_q4_0, attn_ends_groups_early);
     PLANT(attn_merge, merge_swaps);
     PLANT(attn_finish, finish_by_reciprocal);
     check_free(&c);

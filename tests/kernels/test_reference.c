@@ -230,6 +230,86 @@ static void attention_matches_softmax(void **state)
     assert_true(bad < 2e-6);
 }
 
+/* ---- quantised keys and values ---- */
+
+/* H[i][j] = -1 if i and j have an odd number of common bits, else 1, in each group of 32. */
+static void hadamard_matches_its_matrix(void **state)
+{
+    float x[HEAD], y[HEAD], back[HEAD];
+    double want[HEAD], same[HEAD];
+    (void)state;
+    for (int i = 0; i < HEAD; i++)
+        x[i] = y[i] = (float)uniform();
+    k_hadamard_ref(y, HEAD, 0.5f);
+    memcpy(back, y, sizeof back);
+    k_hadamard_ref(back, HEAD, 1.0f / 16);
+    for (int i = 0; i < HEAD; i++) {
+        want[i] = 0;
+        same[i] = (double)x[i];
+        for (int j = 0; j < 32; j++)
+            want[i] += (__builtin_popcount((unsigned)(i % 32 & j)) % 2 == 1 ? -0.5 : 0.5) *
+                       (double)x[i / 32 * 32 + j];
+    }
+    assert_true(distance(y, want, HEAD) < 1e-6);
+    assert_true(distance(back, same, HEAD) < 1e-6); /* H H = 32 */
+}
+
+/* Largest |x| of the group of element i. */
+static double group_amax(const float *x, int i)
+{
+    double amax = 0;
+    for (int j = i / 32 * 32; j < i / 32 * 32 + 32; j++)
+        amax = fmax(amax, fabs((double)x[j]));
+    return amax;
+}
+
+/* Reads a page with one key through the attention kernel: the weight of the key is 1, so the output
+ * is the value; a query with a single 1 has an element of the key as its score. */
+static double stored_error(kern_kv_put_fn *put, kern_attn_block_fn *block, void *keys, void *values)
+{
+    float k[HEAD], v[HEAD];
+    double worst = 0;
+    const uint8_t one = 1;
+    for (int i = 0; i < HEAD; i++) {
+        k[i] = (float)uniform();
+        v[i] = (float)uniform();
+    }
+    put(k, v, keys, values, 0);
+    for (int i = 0; i < HEAD; i++) {
+        float q[HEAD] = {0};
+        kern_attn_acc acc;
+        q[i] = 1;
+        block(&(kern_attn_args){.q = q,
+                                .n = 1,
+                                .n_keys = &one,
+                                .k_page = keys,
+                                .v_page = values,
+                                .scale = 1,
+                                .first = true,
+                                .acc = &acc});
+        worst = fmax(worst, fabs((double)acc.m - (double)k[i]) / group_amax(k, i));
+        worst = fmax(worst, fabs((double)acc.o[i] - (double)v[i]) / group_amax(v, i));
+    }
+    return worst;
+}
+
+/* Half a step and the rounding of the scale. In Q4_0 the largest value of the other sign may be
+ * clipped, which costs up to a step. */
+static void quantised_pages_hold_what_was_stored(void **state)
+{
+    static kern_q8_keys k8;
+    static kern_q8_values v8;
+    static kern_q4_keys k4;
+    static kern_q4_values v4;
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        const double q8 = stored_error(k_kv_put_q8_0_ref, k_attn_block_q8_0_ref, &k8, &v8);
+        const double q4 = stored_error(k_kv_put_q4_0_ref, k_attn_block_q4_0_ref, &k4, &v4);
+        assert_true(q8 > 0 && q8 < 1.0 / 254 + 1.0 / 2048);
+        assert_true(q4 > 1.0 / 32 && q4 < 1.0 / 8 + 1.0 / 2048);
+    }
+}
+
 /* ---- norms and element-wise kernels ---- */
 
 enum { N = 1000 };
@@ -310,6 +390,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(delta_matches_recurrence),
         cmocka_unit_test(attention_matches_softmax),
+        cmocka_unit_test(hadamard_matches_its_matrix),
+        cmocka_unit_test(quantised_pages_hold_what_was_stored),
         cmocka_unit_test(norms_match_definition),
         cmocka_unit_test(elementwise_matches_definition),
         cmocka_unit_test(rope_rotates_in_right_direction),

@@ -25,11 +25,13 @@ static const law_bits law_bits_known[] = {
     {"r1-gqa6-untied", MOTE_KV_F16, 0x32216b3b7eb76900},
     {"r2-gqa4-kv2-tied", MOTE_KV_F16, 0x38b23845900b7dfa},
     {"r2-gqa4-kv2-tied", MOTE_KV_F32, 0xbe2f64a776f42339},
-    {"r2-gqa4-kv2-tied", MOTE_KV_Q8_0, 0x59a243128ff4bb3e},
+    {"r2-gqa4-kv2-tied", MOTE_KV_Q8_0, 0xb3dfc9d55c67f564},
+    {"r2-gqa4-kv2-tied", MOTE_KV_Q4_0, 0xde94ff987437b252},
     {"r3-gqa4-untied", MOTE_KV_F16, 0x7d0b4c7e478a3b5a},
     {"mote-tiny-Q8_0", MOTE_KV_F16, 0xddaec8e138d3d000},
     {"mote-tiny-Q4_K_M", MOTE_KV_F16, 0xd8a0db6f822aba5a},
-    {"mote-tiny-Q4_K_M", MOTE_KV_Q8_0, 0x1d82f49039a5eba4},
+    {"mote-tiny-Q4_K_M", MOTE_KV_Q8_0, 0xa152099f53087351},
+    {"mote-tiny-Q4_K_M", MOTE_KV_Q4_0, 0x04dad11320320461},
     {"mote-tiny-BF16", MOTE_KV_F16, 0x538fbfa483a7ad7b},
 };
 

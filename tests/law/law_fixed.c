@@ -4,7 +4,7 @@
  * all thread counts, levels and batch sizes, every rewind distance, every kind of position in a
  * snapshot.
  *
- *   law_fixed --model NAME [--kv f16|f32|q8_0]
+ *   law_fixed --model NAME [--kv f16|f32|q8_0|q4_0]
  *
  * It starts itself again (--resume) for the part of L6 that needs a new process.
  */

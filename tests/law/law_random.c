@@ -2,7 +2,7 @@
 /*
  * law_random.c - random scripts against the table, on one model.
  *
- *   law_random --model NAME [--kv f16|f32|q8_0] [--seed N] [--cases N] [--case N]
+ *   law_random --model NAME [--kv f16|f32|q8_0|q4_0] [--seed N] [--cases N] [--case N]
  *              [--length N] [--level NAME]
  *
  * MOTE_TEST_SCALE (percent) scales the number of cases. A failure prints its

@@ -2,7 +2,7 @@
 /*
  * resident.c - resident memory of a full session compared with mote_engine_plan.
  *
- *   resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0] [--threads N]
+ *   resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0|q4_0] [--threads N]
  *
  * Fills a session: prefill in whole passes, then decode for the last tokens. Then reads from /proc
  * the anonymous memory of the process and the mapped part of the model file. Code of the program
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 {
     mote_engine_options options = {.positions = CONTEXT};
     if (argc < 2 || argc % 2 != 0)
-        rig_fail("resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0] [--threads N]");
+        rig_fail("resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0|q4_0] [--threads N]");
     for (int i = 2; i < argc; i += 2) {
         if (strcmp(argv[i], "--context") == 0)
             options.positions = strtoull(argv[i + 1], NULL, 10);

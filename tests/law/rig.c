@@ -58,11 +58,11 @@ mote_isa rig_lowest(void)
     return levels[0];
 }
 
-static const char *const kv_names[] = {"f16", "f32", "q8_0"};
+static const char *const kv_names[] = {"f16", "f32", "q8_0", "q4_0"};
 
 mote_kv rig_kv(const char *name)
 {
-    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++)
+    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q4_0; kv++)
         if (strcmp(kv_names[kv], name) == 0)
             return (mote_kv)kv;
     rig_fail("unknown KV format %s", name);

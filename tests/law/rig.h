@@ -53,7 +53,7 @@ void rig_temp_path(char *path, size_t bytes, const char *name);
 
 /* ---- models and runs ---- */
 
-/* Formats of keys and values by name: "f16", "f32", "q8_0". */
+/* Formats of keys and values by name: "f16", "f32", "q8_0", "q4_0". */
 mote_kv rig_kv(const char *name);
 const char *rig_kv_name(mote_kv kv);
 

@@ -74,6 +74,7 @@ static void plan_is_what_is_taken(void **unused)
     check_plan(&(mote_engine_options){.threads = 3, .sessions = 7, .positions = 7 * 1000});
     check_plan(&(mote_engine_options){.sessions = 2, .kept_states = 5, .kv = MOTE_KV_F32});
     check_plan(&(mote_engine_options){.sessions = 3, .kv = MOTE_KV_Q8_0});
+    check_plan(&(mote_engine_options){.sessions = 4, .kv = MOTE_KV_Q4_0});
     check_plan(&(mote_engine_options){.batch = 33, .logits_rows = 100, .positions = 100000});
     check_plan(&(mote_engine_options){.sessions = 9, .positions = 5000, .shared_positions = true});
 }

@@ -98,7 +98,8 @@ static void belongs_to_its_model_and_engine(void **unused)
     save_one();
     mote_engine *others[] = {
         engine_with(model, MOTE_KV_F32, 0), engine_with(model, MOTE_KV_Q8_0, 0),
-        engine_with(model, MOTE_KV_F16, 2), engine_with(other_model, MOTE_KV_F16, 0)};
+        engine_with(model, MOTE_KV_Q4_0, 0), engine_with(model, MOTE_KV_F16, 2),
+        engine_with(other_model, MOTE_KV_F16, 0)};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mote_session *session;
         assert_int_equal(load(others[i], 0, &session), MOTE_E_MISMATCH);
@@ -191,7 +192,7 @@ static unsigned char *file_of_70(mote_kv kv, bool other_past, size_t *n)
 static void holds_nothing_of_other_sequences(void **unused)
 {
     (void)unused;
-    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++) {
+    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q4_0; kv++) {
         size_t n, again;
         unsigned char *first = file_of_70((mote_kv)kv, false, &n);
         unsigned char *second = file_of_70((mote_kv)kv, true, &again);

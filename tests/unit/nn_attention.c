@@ -173,14 +173,14 @@ static void meets_a_softmax(void **unused)
         size_t heads, kv_heads, n_rows;
     } layouts[] = {{4, 1, 200}, {4, 2, 200}, {6, 1, 200}, {2, 1, ROWS}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++) {
+        for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q4_0; kv++) {
             problem p =
                 make_problem(layouts[i].heads, layouts[i].kv_heads, (mote_kv)kv, layouts[i].n_rows);
             float *y = run(&p, 2, ROWS, ROWS);
             double error = largest_error(&p, y);
             printf("%zu query, %zu kv heads, %zu rows, %s: largest error %.1e\n", layouts[i].heads,
                    layouts[i].kv_heads, layouts[i].n_rows, rig_kv_name((mote_kv)kv), error);
-            static const double bounds[] = {2e-3, 2e-6, 2e-2}; /* by mote_kv */
+            static const double bounds[] = {2e-3, 2e-6, 2e-2, 5e-1}; /* by mote_kv */
             assert_true(error < bounds[kv]);
             free(y);
             free_problem(&p);

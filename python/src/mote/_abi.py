@@ -8,7 +8,7 @@ from ctypes import (
 )
 from typing import Any
 
-MOTE_NUMERICS = 1
+MOTE_NUMERICS = 2
 MOTE_OK = 0
 MOTE_E_ARG = 1
 MOTE_E_MEMORY = 2
@@ -35,6 +35,7 @@ MOTE_PIECE_BYTES = 4096
 MOTE_KV_F16 = 0
 MOTE_KV_F32 = 1
 MOTE_KV_Q8_0 = 2
+MOTE_KV_Q4_0 = 3
 MOTE_PIN_AUTO = 0
 MOTE_PIN_OFF = 1
 MOTE_PIN_CORES = 2

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEFAULT_CONTEXT = 32768
-_KV = {"f16": _abi.MOTE_KV_F16, "f32": _abi.MOTE_KV_F32, "q8_0": _abi.MOTE_KV_Q8_0}
+_KV = {"f16": _abi.MOTE_KV_F16, "f32": _abi.MOTE_KV_F32, "q8_0": _abi.MOTE_KV_Q8_0,
+       "q4_0": _abi.MOTE_KV_Q4_0}
 Path = Union[str, "os.PathLike[str]"]
 
 
@@ -91,7 +92,7 @@ class Model:
     context     most tokens of a prompt with its answer; memory is used when it is first needed
     sessions    how many Conversation objects can exist at once
     threads     0: one per physical core
-    kv          format of the KV cache: "f16", "q8_0" (half the memory) or "f32"
+    kv          format of the KV cache: "f16", "q8_0" (half the memory), "q4_0" (9/32) or "f32"
     mmproj      path of the vision encoder; "auto": as `mote run` chooses; None: text only
     download    True: download the model if no model of this name is installed
     image_tokens  most tokens per image
@@ -100,7 +101,7 @@ class Model:
     """
 
     def __init__(self, model: Path, *, context: Optional[int] = None, sessions: int = 2, threads: int = 0,
-                 kv: Literal["f16", "f32", "q8_0"] = "f16", mmproj: Optional[Path] = "auto", download: bool = False,
+                 kv: Literal["f16", "f32", "q8_0", "q4_0"] = "f16", mmproj: Optional[Path] = "auto", download: bool = False,
                  image_tokens: int = DEFAULT_TOKENS) -> None:
         if kv not in _KV:
             raise ValueError(f"kv={kv!r}: use {', '.join(_KV)}")

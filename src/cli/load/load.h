@@ -27,7 +27,7 @@ typedef struct load_options {
 } load_options;
 
 /* The words of a flag for mote_kv, and the word of one value. */
-#define LOAD_KV_CHOICES  "f16|f32|q8_0"
+#define LOAD_KV_CHOICES  "f16|f32|q8_0|q4_0"
 /* Values of --isa: the levels of all architectures, so that the help is the same everywhere. */
 #define LOAD_ISA_CHOICES "best|ref|avx2|avx512|amx|neon|dotprod|i8mm|avxvnni"
 const char *load_kv_name(uint64_t kv);

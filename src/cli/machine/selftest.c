@@ -35,6 +35,8 @@ const selftest_case selftest_cases[] = {
                false),
     LAYER_CASE("attention q8_0", "attention with KV cache q8_0", true, false, MOTE_KV_Q8_0, LONG,
                false),
+    LAYER_CASE("attention q4_0", "attention with KV cache q4_0", true, false, MOTE_KV_Q4_0, LONG,
+               false),
     LAYER_CASE("DeltaNet", "DeltaNet: convolution, recurrent state", false, true, MOTE_KV_F16, LONG,
                false),
     FORMAT_CASE(F16, "F16 products"),

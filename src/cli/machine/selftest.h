@@ -39,7 +39,7 @@ typedef struct selftest_result {
     float logits[SELFTEST_LOGITS]; /* the first ones of the last token */
 } selftest_result;
 
-/* [selftest_n_cases], for MOTE_NUMERICS 1. tests/cli/selftest_test.c compares it with the reference
+/* [selftest_n_cases], for MOTE_NUMERICS 2. tests/cli/selftest_test.c compares it with the reference
  * kernels. */
 extern const selftest_result selftest_stored[];
 

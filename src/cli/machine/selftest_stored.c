@@ -5,7 +5,7 @@
  */
 #include "cli/machine/selftest.h"
 
-_Static_assert(MOTE_NUMERICS == 1, "new numerics: print the results again");
+_Static_assert(MOTE_NUMERICS == 2, "new numerics: print the results again");
 
 const selftest_result selftest_stored[] = {
     /* F32 */
@@ -25,9 +25,13 @@ const selftest_result selftest_stored[] = {
      0x4e9a193380b4ce1a,
      {-0x1.b25104p+0f, -0x1.517f5ap-3f, -0x1.b9b88p+0f, 0x1.dfb3dap-1f}},
     /* attention q8_0 */
-    {0x25a59e06751a8c88,
-     0xc50a63bd53dfed2f,
-     {-0x1.b6c04ap+0f, -0x1.510114p-3f, -0x1.bcb8c8p+0f, 0x1.e4bf1ep-1f}},
+    {0xb1b077d6d44b439d,
+     0x62384f64ce21a4bf,
+     {-0x1.b148cp+0f, -0x1.40d082p-3f, -0x1.bbb2b8p+0f, 0x1.e003eap-1f}},
+    /* attention q4_0 */
+    {0x98e09a1352ed3255,
+     0xeb38e66125046051,
+     {-0x1.9f399ep+0f, -0x1.4b61e6p-3f, -0x1.cac8aap+0f, 0x1.d9b5p-1f}},
     /* DeltaNet */
     {0x3c15114e91249110,
      0x374b8f9943522ca9,

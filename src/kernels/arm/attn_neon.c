@@ -5,6 +5,7 @@
 #include "kernels/arm/vec_neon.h"
 
 #include "kernels/vec/body_attn.h"
+#include "kernels/vec/body_kv.h"
 
 void k_attn_block_f32_neon(const kern_attn_args *a)
 {
@@ -19,6 +20,11 @@ void k_attn_block_f16_neon(const kern_attn_args *a)
 void k_attn_block_q8_0_neon(const kern_attn_args *a)
 {
     body_attn_block_q8_0(a);
+}
+
+void k_attn_block_q4_0_neon(const kern_attn_args *a)
+{
+    body_attn_block_q4_0(a);
 }
 
 void k_attn_merge_neon(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
@@ -54,4 +60,14 @@ void k_kv_put_q8_0_neon(const float *k, const float *v, void *k_page, void *v_pa
         keys->code[i][slot] = code[i];
     for (size_t g = 0; g < KERN_KV_GROUPS; g++)
         keys->d[g][slot] = half[g];
+}
+
+void k_hadamard_neon(float *x, size_t n, float scale)
+{
+    body_hadamard(x, n, scale);
+}
+
+void k_kv_put_q4_0_neon(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
+{
+    body_kv_put_q4_0(k, v, k_page, v_page, slot);
 }

@@ -24,9 +24,12 @@ void kern_level_neon(kern_table *t)
     t->delta_fold = k_delta_fold_neon;
     t->kv_put_f16 = k_kv_put_f16_neon;
     t->kv_put_q8_0 = k_kv_put_q8_0_neon;
+    t->hadamard = k_hadamard_neon;
+    t->kv_put_q4_0 = k_kv_put_q4_0_neon;
     t->attn_block_f32 = k_attn_block_f32_neon;
     t->attn_block_f16 = k_attn_block_f16_neon;
     t->attn_block_q8_0 = k_attn_block_q8_0_neon;
+    t->attn_block_q4_0 = k_attn_block_q4_0_neon;
     t->attn_merge = k_attn_merge_neon;
     t->attn_finish = k_attn_finish_neon;
     t->max = k_max_neon;

@@ -72,6 +72,26 @@ static inline vf vf_load_i8(const int8_t *p)
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 
+/* Four bytes at p are read, not more. */
+static inline int8x8_t vf_load_4_bytes(const uint8_t *p)
+{
+    uint32_t four;
+    __builtin_memcpy(&four, p, sizeof four);
+    return vreinterpret_s8_u32(vdup_n_u32(four));
+}
+
+static inline vf vf_load_i4_low(const uint8_t *p)
+{
+    const int8x8_t code = vshr_n_s8(vshl_n_s8(vf_load_4_bytes(p), 4), 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(code))));
+}
+
+static inline vf vf_load_i4_high(const uint8_t *p)
+{
+    const int8x8_t code = vshr_n_s8(vf_load_4_bytes(p), 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(code))));
+}
+
 static inline void vf_store(float *p, vf x)
 {
     vst1q_f32(p, x);
@@ -89,6 +109,17 @@ static inline void vf_store_n(float *p, size_t n, vf x)
         vst1q_lane_f32(p + 2, x, 2);
     if (n == 1)
         vst1q_lane_f32(p, x, 0);
+}
+
+static inline void vf_store_bits(uint32_t *p, vf x)
+{
+    vst1q_u32(p, vreinterpretq_u32_f32(x));
+}
+
+static inline void vf_store_8_f16(uint16_t *p, const float *from)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from))));
+    vst1_u16(p + 4, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + 4))));
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x)
@@ -172,6 +203,13 @@ static inline vf vf_mul_exp2(vf p, vf n, vf shifted)
     (void)n;
     const int32x4_t exponent = vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23);
     return vmulq_f32(p, vreinterpretq_f32_s32(vaddq_s32(exponent, vdupq_n_s32(0x3F800000))));
+}
+
+static inline __attribute__((always_inline)) vf vf_butterfly(vf x, const int h)
+{
+    static const uint32_t second_of[2][4] = {{0, ~0u, 0, ~0u}, {0, 0, ~0u, ~0u}};
+    const vf other = h == 1 ? vrev64q_f32(x) : vextq_f32(x, x, 2);
+    return vbslq_f32(vld1q_u32(second_of[h / 2]), vsubq_f32(other, x), vaddq_f32(x, other));
 }
 
 /* The sixteen accumulators of a "lanes" sum. */

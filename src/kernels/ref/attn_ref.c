@@ -58,9 +58,31 @@ static float value_q8_0(const void *page, size_t i, size_t j)
     return (float)v->code[j][i] * half_f16_to_f32(v->d[j][i / KERN_KV_GROUP]);
 }
 
+/* The low or the high nibble of a byte, sign-extended. */
+static float code_q4_0(uint8_t byte, bool high)
+{
+    const int code = high ? byte >> 4 : byte & 15;
+    return (float)(code < 8 ? code : code - 16);
+}
+
+static float key_q4_0(const void *page, size_t i, size_t j)
+{
+    const kern_q4_keys *k = page;
+    return code_q4_0(k->code[i / 2][j], i % 2 == 1) * half_f16_to_f32(k->d[i / KERN_KV_GROUP][j]);
+}
+
+static float value_q4_0(const void *page, size_t i, size_t j)
+{
+    const kern_q4_values *v = page;
+    const size_t group = i / KERN_KV_GROUP, at = i % KERN_KV_GROUP, half = KERN_KV_GROUP / 2;
+    return code_q4_0(v->code[j][group * half + at % half], at >= half) *
+           half_f16_to_f32(v->d[j][group]);
+}
+
 static const page_format page_f32 = {key_f32, value_f32};
 static const page_format page_f16 = {key_f16, value_f16};
 static const page_format page_q8_0 = {key_q8_0, value_q8_0};
+static const page_format page_q4_0 = {key_q4_0, value_q4_0};
 
 static float max_float(float first, float second)
 {
@@ -136,6 +158,11 @@ void k_attn_block_f16_ref(const kern_attn_args *a)
 void k_attn_block_q8_0_ref(const kern_attn_args *a)
 {
     attn_all_queries(a, &page_q8_0);
+}
+
+void k_attn_block_q4_0_ref(const kern_attn_args *a)
+{
+    attn_all_queries(a, &page_q4_0);
 }
 
 void k_attn_merge_ref(kern_attn_acc *into, const kern_attn_acc *from, size_t n)

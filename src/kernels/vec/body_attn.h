@@ -28,8 +28,25 @@ typedef enum attn_page {
     PAGE_F16_PER_LOAD,
     PAGE_F16_ONCE,
     PAGE_Q8_0_PER_LOAD,
-    PAGE_Q8_0_ONCE
+    PAGE_Q8_0_ONCE,
+    PAGE_Q4_0_PER_LOAD,
+    PAGE_Q4_0_ONCE
 } attn_page;
+
+CHAIN_INLINE bool attn_scales_at_load(const attn_page page)
+{
+    return page == PAGE_Q8_0_PER_LOAD || page == PAGE_Q4_0_PER_LOAD;
+}
+
+CHAIN_INLINE bool attn_scales_once(const attn_page page)
+{
+    return page == PAGE_Q8_0_ONCE || page == PAGE_Q4_0_ONCE;
+}
+
+CHAIN_INLINE kv_codes attn_codes(const attn_page page)
+{
+    return page == PAGE_Q4_0_PER_LOAD || page == PAGE_Q4_0_ONCE ? KV_CODES_Q4_0 : KV_CODES_Q8_0;
+}
 
 /* A tile of queries that see at least one key. */
 typedef struct attn_tile {
@@ -94,7 +111,9 @@ CHAIN_INLINE size_t attn_values_bytes(const attn_page page)
     case PAGE_F32: return (size_t)PAGE * DIM * sizeof(float);
     case PAGE_F16_PER_LOAD:
     case PAGE_F16_ONCE: return (size_t)PAGE * DIM * sizeof(uint16_t);
-    default: return sizeof(kern_q8_values);
+    case PAGE_Q8_0_PER_LOAD:
+    case PAGE_Q8_0_ONCE: return sizeof(kern_q8_values);
+    default: return sizeof(kern_q4_values);
     }
 }
 
@@ -109,21 +128,37 @@ static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
         __builtin_prefetch((const char *)a->v_page + quarter * bytes + at);
 }
 
+/* Codes and scales of the keys. While they are read, the values are prefetched. */
+CHAIN_INLINE kv_key_args attn_quantised_keys(const kern_attn_args *a, const attn_page page)
+{
+    const kern_q8_keys *q8 = a->k_page;
+    const kern_q4_keys *q4 = a->k_page;
+    const bool nibbles = attn_codes(page) == KV_CODES_Q4_0;
+    return (kv_key_args){.code = a->k_page,
+                         .d = nibbles ? q4->d[0] : q8->d[0],
+                         .next = a->v_page,
+                         .next_bytes = attn_values_bytes(page)};
+}
+
 /* Piece of the keys: dimensions i .. i+63. */
 CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t, chain_args *piece,
                                  const attn_page page)
 {
-    if (page != PAGE_Q8_0_ONCE) {
+    if (!attn_scales_once(page)) {
         attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, piece, page);
         return;
     }
-    const kern_q8_keys *k = a->k_page;
+    const kv_key_args k = attn_quantised_keys(a, page);
     *piece = (chain_args){t->piece, 64, PIECE, piece->width, piece->resume};
     for (size_t first = 0; first < PIECE; first += KERN_KV_GROUP)
         for (size_t j = 0; j < PAGE; j += VF_WIDTH) {
-            const vf d = vf_load_f16(k->d[(i + first) / KERN_KV_GROUP] + j);
-            for (size_t r = first; r < first + KERN_KV_GROUP; r++)
-                vf_store(t->piece + r * 64 + j, vf_mul(vf_load_i8(k->code[i + r] + j), d));
+            const vf d = vf_load_f16(k.d + (i + first) / KERN_KV_GROUP * PAGE + j);
+            for (size_t r = first; r < first + KERN_KV_GROUP; r += 2) {
+                vf pair[2];
+                kv_key_codes(&k, i + r, j, pair, attn_codes(page));
+                vf_store(t->piece + r * 64 + j, vf_mul(pair[0], d));
+                vf_store(t->piece + (r + 1) * 64 + j, vf_mul(pair[1], d));
+            }
         }
 }
 
@@ -131,25 +166,28 @@ CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t
 CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile *t,
                                    chain_args *piece, const attn_page page)
 {
-    if (page != PAGE_Q8_0_ONCE) {
+    if (!attn_scales_once(page)) {
         attn_piece(a->v_page, d, t->max_keys, DIM, t, piece, page);
         return;
     }
-    const kern_q8_values *v = a->v_page;
+    const kv_value_args v = {.code = a->v_page};
     *piece = (chain_args){t->piece, 64, t->max_keys, piece->width, piece->resume};
     for (size_t r = 0; r < t->max_keys; r++)
-        for (size_t i = 0; i < PIECE; i += VF_WIDTH) {
-            const vf scale = vf_set(t->value_d[r * KERN_KV_GROUPS + (d + i) / KERN_KV_GROUP]);
-            vf_store(t->piece + r * 64 + i, vf_mul(vf_load_i8(v->code[r] + d + i), scale));
-        }
+        CHAIN_UNROLL
+    for (size_t i = 0; i < PIECE; i += VF_WIDTH) {
+        const vf scale = vf_set(t->value_d[r * KERN_KV_GROUPS + (d + i) / KERN_KV_GROUP]);
+        const bool high = i % KERN_KV_GROUP >= KERN_KV_GROUP / 2;
+        const vf code = kv_value_codes(&v, r, d + i, high, attn_codes(page));
+        vf_store(t->piece + r * 64 + i, vf_mul(code, scale));
+    }
 }
 
 /* p[q][j] = q . k_j for all 64 positions. Scores of masked positions are not used later. */
 CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
-    if (page == PAGE_Q8_0_PER_LOAD) {
-        const kv_key_args keys = {a->k_page, a->v_page, attn_values_bytes(page)};
-        kv_key_rows(&keys, t->q, t->score, t->n);
+    if (attn_scales_at_load(page)) {
+        const kv_key_args keys = attn_quantised_keys(a, page);
+        kv_key_rows(&keys, t->q, t->score, t->n, attn_codes(page));
         return;
     }
     for (size_t i = 0; i < DIM; i += PIECE) {
@@ -200,9 +238,9 @@ CHAIN_INLINE void attn_value_chain(const kern_attn_args *a, const attn_tile *t, 
                                    size_t d, size_t first, size_t end, const float *const *x,
                                    float *const *out, size_t n, const attn_page page)
 {
-    if (page == PAGE_Q8_0_PER_LOAD) {
-        const kv_value_args q8 = {a->v_page, t->value_d, first, end, d, first > 0};
-        kv_value_group(&q8, x, out, PIECE, n);
+    if (attn_scales_at_load(page)) {
+        const kv_value_args v = {a->v_page, t->value_d, first, end, d, first > 0};
+        kv_value_rows(&v, x, out, PIECE, n, attn_codes(page));
         return;
     }
     const size_t value_bytes = page == PAGE_F16_PER_LOAD ? sizeof(uint16_t) : sizeof(float);
@@ -242,17 +280,19 @@ CHAIN_INLINE void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t
 }
 
 /* Widens the scales of the values. */
-static inline void attn_value_scales(const kern_attn_args *a, attn_tile *t)
+CHAIN_INLINE void attn_value_scales(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
-    const kern_q8_values *v = a->v_page;
+    const kern_q8_values *q8 = a->v_page;
+    const kern_q4_values *q4 = a->v_page;
+    const uint16_t *d = attn_codes(page) == KV_CODES_Q4_0 ? q4->d[0] : q8->d[0];
     for (size_t i = 0; i < PAGE * KERN_KV_GROUPS; i += VF_WIDTH)
-        vf_store(t->value_d + i, vf_load_f16(v->d[0] + i));
+        vf_store(t->value_d + i, vf_load_f16(d + i));
 }
 
 CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
-    if (page == PAGE_Q8_0_PER_LOAD || page == PAGE_Q8_0_ONCE)
-        attn_value_scales(a, t);
+    if (attn_scales_at_load(page) || attn_scales_once(page))
+        attn_value_scales(a, t, page);
     for (size_t d = 0; d < DIM; d += PIECE) {
         chain_args values = {.width = PIECE};
         attn_value_piece(a, d, t, &values, page);
@@ -263,6 +303,8 @@ CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const attn_
 
 CHAIN_INLINE void attn_run_tile(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
+    if (t->n == 0)
+        return;
     attn_scores(a, t, page);
     attn_softmax(a, t);
     attn_values(a, t, page);
@@ -301,6 +343,18 @@ static inline void body_attn_block_q8_0(const kern_attn_args *a)
     }
 }
 
+static inline void body_attn_block_q4_0(const kern_attn_args *a)
+{
+    attn_tile t;
+    for (size_t next = 0; next < a->n;) {
+        attn_gather(a, &next, &t);
+        if (t.n <= FEW_QUERIES_QUANTISED)
+            attn_run_tile(a, &t, PAGE_Q4_0_PER_LOAD);
+        else
+            attn_run_tile(a, &t, PAGE_Q4_0_ONCE);
+    }
+}
+
 static inline void body_attn_merge(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -318,20 +372,6 @@ static inline void body_attn_finish(const kern_attn_acc *acc, const float *gate,
     const vf l = vf_set(acc->l);
     for (int d = 0; d < DIM; d += VF_WIDTH)
         vf_store(y + d, vf_mul(vf_div(vf_load(acc->o + d), l), vf_sigmoid(vf_load(gate + d))));
-}
-
-/* Keys are a column of the page: converted as vectors, stored one by one. */
-static inline void body_kv_put_f16(const float *k, const float *v, uint16_t *k_page,
-                                   uint16_t *v_page, uint32_t slot)
-{
-    uint16_t *values = v_page + (size_t)slot * DIM;
-    for (int i = 0; i < DIM; i += VF_WIDTH) {
-        uint16_t keys[VF_WIDTH];
-        vf_store_f16(keys, vf_load(k + i));
-        vf_store_f16(values + i, vf_load(v + i));
-        for (int j = 0; j < VF_WIDTH; j++)
-            k_page[(size_t)(i + j) * PAGE + slot] = keys[j];
-    }
 }
 
 #endif

@@ -24,9 +24,14 @@ CHAIN_INLINE void kv_add_column(vf acc[TILE_ROWS][TILE_VECTORS], int v, vf colum
         acc[g][v] = vf_fma(column, vf_set(x[g][i]), acc[g][v]);
 }
 
-/* Keys of a page, and the memory to prefetch while scores are computed: the values. */
+/* Format of the codes. Always a compile-time constant. */
+typedef enum kv_codes { KV_CODES_Q8_0, KV_CODES_Q4_0 } kv_codes;
+
+/* Codes and scales of the keys, and the memory to prefetch while scores are computed: the
+ * values. */
 typedef struct kv_key_args {
-    const kern_q8_keys *k;
+    const void *code;  /* of kern_q8_keys or kern_q4_keys */
+    const uint16_t *d; /* [KERN_KV_GROUPS][64] */
     const char *next;
     size_t next_bytes;
 } kv_key_args;
@@ -39,11 +44,25 @@ static inline void kv_prefetch(const kv_key_args *a, size_t g)
         __builtin_prefetch(a->next + g * bytes + at);
 }
 
+/* Codes of dimensions i and i + 1, i even, of positions j .. */
+CHAIN_INLINE void kv_key_codes(const kv_key_args *a, size_t i, size_t j, vf pair[2],
+                               const kv_codes codes)
+{
+    if (codes == KV_CODES_Q4_0) {
+        const uint8_t *at = (const uint8_t *)a->code + i / 2 * KERN_PAGE + j;
+        pair[0] = vf_load_i4_low(at);
+        pair[1] = vf_load_i4_high(at);
+        return;
+    }
+    const int8_t *at = (const int8_t *)a->code + i * KERN_PAGE + j;
+    pair[0] = vf_load_i8(at);
+    pair[1] = vf_load_i8(at + KERN_PAGE);
+}
+
 /* Columns j .. of the scores of `rows` queries. */
 CHAIN_INLINE void kv_key_tile(const kv_key_args *a, const float *const *x, float *const *out,
-                              size_t j, const int rows)
+                              size_t j, const int rows, const kv_codes codes)
 {
-    const kern_q8_keys *k = a->k;
     vf acc[TILE_ROWS][TILE_VECTORS];
     CHAIN_UNROLL
     for (int g = 0; g < rows; g++)
@@ -56,12 +75,14 @@ CHAIN_INLINE void kv_key_tile(const kv_key_args *a, const float *const *x, float
             kv_prefetch(a, group);
         CHAIN_UNROLL
         for (int v = 0; v < TILE_VECTORS; v++)
-            d[v] = vf_load_f16(k->d[group] + j + v * VF_WIDTH);
-        for (size_t i = group * KERN_KV_GROUP; i < (group + 1) * KERN_KV_GROUP; i++) {
+            d[v] = vf_load_f16(a->d + group * KERN_PAGE + j + v * VF_WIDTH);
+        for (size_t i = group * KERN_KV_GROUP; i < (group + 1) * KERN_KV_GROUP; i += 2) {
             CHAIN_UNROLL
             for (int v = 0; v < TILE_VECTORS; v++) {
-                const vf code = vf_load_i8(k->code[i] + j + v * VF_WIDTH);
-                kv_add_column(acc, v, vf_mul(code, d[v]), x, i, rows);
+                vf pair[2];
+                kv_key_codes(a, i, j + v * VF_WIDTH, pair, codes);
+                kv_add_column(acc, v, vf_mul(pair[0], d[v]), x, i, rows);
+                kv_add_column(acc, v, vf_mul(pair[1], d[v]), x, i + 1, rows);
             }
         }
     }
@@ -74,16 +95,29 @@ CHAIN_INLINE void kv_key_tile(const kv_key_args *a, const float *const *x, float
 
 /* Positions first .. end-1 of the values. `d` is the scales as f32, [64][KERN_KV_GROUPS]. */
 typedef struct kv_value_args {
-    const kern_q8_values *v;
+    const void *code; /* of kern_q8_values or kern_q4_values */
     const float *d;
     size_t first, end;
     size_t dim;  /* out[g][0] is dimension `dim` */
     bool resume; /* as in chain_args */
 } kv_value_args;
 
-/* Columns c .. of the outputs of `rows` queries; x[g][j] is the weight of position j. */
+/* Codes of dimensions dim .. of position j. In Q4_0 dim is a multiple of 16, plus a multiple of
+ * VF_WIDTH below 16; `high` selects the nibble. */
+CHAIN_INLINE vf kv_value_codes(const kv_value_args *a, size_t j, size_t dim, const bool high,
+                               const kv_codes codes)
+{
+    if (codes == KV_CODES_Q8_0)
+        return vf_load_i8((const int8_t *)a->code + j * KERN_HEAD_DIM + dim);
+    const size_t byte = dim / KERN_KV_GROUP * (KERN_KV_GROUP / 2) + dim % (KERN_KV_GROUP / 2);
+    const uint8_t *at = (const uint8_t *)a->code + j * (KERN_HEAD_DIM / 2) + byte;
+    return high ? vf_load_i4_high(at) : vf_load_i4_low(at);
+}
+
+/* Columns c .. of the outputs of `rows` queries; x[g][j] is the weight of position j. `odd`: the
+ * columns begin in the second half of a group. */
 CHAIN_INLINE void kv_value_tile(const kv_value_args *a, const float *const *x, float *const *out,
-                                size_t c, const int rows)
+                                size_t c, const int rows, const kv_codes codes, const bool odd)
 {
     vf acc[TILE_ROWS][TILE_VECTORS];
     const size_t dim = a->dim + c;
@@ -93,12 +127,13 @@ CHAIN_INLINE void kv_value_tile(const kv_value_args *a, const float *const *x, f
     for (int v = 0; v < TILE_VECTORS; v++)
         acc[g][v] = a->resume ? vf_load(out[g] + c + v * VF_WIDTH) : vf_zero();
     for (size_t j = a->first; j < a->end; j++) {
-        const int8_t *code = a->v->code[j] + dim;
         const float *d = a->d + j * KERN_KV_GROUPS + dim / KERN_KV_GROUP;
         CHAIN_UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
-            const vf scale = vf_set(d[v * VF_WIDTH / KERN_KV_GROUP]);
-            kv_add_column(acc, v, vf_mul(vf_load_i8(code + v * VF_WIDTH), scale), x, j, rows);
+            const size_t at = (size_t)v * VF_WIDTH;
+            const bool high = (at / (KERN_KV_GROUP / 2)) % 2 != (odd ? 1 : 0);
+            const vf code = kv_value_codes(a, j, dim + at, high, codes);
+            kv_add_column(acc, v, vf_mul(code, vf_set(d[at / KERN_KV_GROUP])), x, j, rows);
         }
     }
     CHAIN_UNROLL
@@ -109,33 +144,35 @@ CHAIN_INLINE void kv_value_tile(const kv_value_args *a, const float *const *x, f
 }
 
 /* Calls `tile` with a constant number of rows, 1 to TILE_ROWS. */
-#define KV_TILE_ROWS(tile, a, x, out, c, rows)                                                     \
+#define KV_TILE_ROWS(rows, tile, a, x, out, c, ...)                                                \
     switch (rows) {                                                                                \
-    case 1: tile(a, x, out, c, 1); break;                                                          \
-    case 2: tile(a, x, out, c, 2); break;                                                          \
-    case 3: tile(a, x, out, c, 3); break;                                                          \
-    case 4: tile(a, x, out, c, 4); break;                                                          \
-    case 5: tile(a, x, out, c, 5); break;                                                          \
-    default: tile(a, x, out, c, TILE_ROWS); break;                                                 \
+    case 1: tile(a, x, out, c, 1, __VA_ARGS__); break;                                             \
+    case 2: tile(a, x, out, c, 2, __VA_ARGS__); break;                                             \
+    case 3: tile(a, x, out, c, 3, __VA_ARGS__); break;                                             \
+    case 4: tile(a, x, out, c, 4, __VA_ARGS__); break;                                             \
+    case 5: tile(a, x, out, c, 5, __VA_ARGS__); break;                                             \
+    default: tile(a, x, out, c, TILE_ROWS, __VA_ARGS__); break;                                    \
     }
 
-/* Scores of n queries with all 64 positions. */
+/* Scores of 1 to TILE_ROWS queries with all 64 positions. */
 CHAIN_INLINE void kv_key_rows(const kv_key_args *a, const float *const *x, float *const *out,
-                              size_t n)
+                              size_t rows, const kv_codes codes)
 {
-    for (size_t g = 0; g < n; g += TILE_ROWS) {
-        const size_t rows = n - g < TILE_ROWS ? n - g : TILE_ROWS;
-        for (size_t j = 0; j < KERN_PAGE; j += (size_t)TILE_VECTORS * VF_WIDTH)
-            KV_TILE_ROWS(kv_key_tile, a, x + g, out + g, j, rows)
-    }
+    for (size_t j = 0; j < KERN_PAGE; j += (size_t)TILE_VECTORS * VF_WIDTH)
+        KV_TILE_ROWS(rows, kv_key_tile, a, x, out, j, codes)
 }
 
-/* `width` columns of up to TILE_ROWS queries. */
-CHAIN_INLINE void kv_value_group(const kv_value_args *a, const float *const *x, float *const *out,
-                                 size_t width, size_t rows)
+/* `width` columns of 1 to TILE_ROWS queries; width is a multiple of 64. Tiles of 16 columns are in
+ * the first and the second half of a group in turn. */
+CHAIN_INLINE void kv_value_rows(const kv_value_args *a, const float *const *x, float *const *out,
+                                size_t width, size_t rows, const kv_codes codes)
 {
-    for (size_t c = 0; c < width; c += (size_t)TILE_VECTORS * VF_WIDTH)
-        KV_TILE_ROWS(kv_value_tile, a, x, out, c, rows)
+    const size_t tile = (size_t)TILE_VECTORS * VF_WIDTH;
+    for (size_t c = 0; c < width; c += 2 * tile) {
+        KV_TILE_ROWS(rows, kv_value_tile, a, x, out, c, codes, false)
+        if (tile < width)
+            KV_TILE_ROWS(rows, kv_value_tile, a, x, out, c + tile, codes, tile == 16)
+    }
 }
 
 #endif

@@ -25,9 +25,12 @@ void kern_level_avx2(kern_table *t)
     t->delta_fold = k_delta_fold_avx2;
     t->kv_put_f16 = k_kv_put_f16_avx2;
     t->kv_put_q8_0 = k_kv_put_q8_0_avx2;
+    t->hadamard = k_hadamard_avx2;
+    t->kv_put_q4_0 = k_kv_put_q4_0_avx2;
     t->attn_block_f32 = k_attn_block_f32_avx2;
     t->attn_block_f16 = k_attn_block_f16_avx2;
     t->attn_block_q8_0 = k_attn_block_q8_0_avx2;
+    t->attn_block_q4_0 = k_attn_block_q4_0_avx2;
     t->attn_merge = k_attn_merge_avx2;
     t->attn_finish = k_attn_finish_avx2;
     t->max = k_max_avx2;
@@ -48,9 +51,12 @@ void kern_level_avx512(kern_table *t)
     t->conv_silu = k_conv_silu_avx512;
     t->delta_rows = k_delta_rows_avx512;
     t->delta_fold = k_delta_fold_avx512;
+    t->hadamard = k_hadamard_avx512;
+    t->kv_put_q4_0 = k_kv_put_q4_0_avx512;
     t->attn_block_f32 = k_attn_block_f32_avx512;
     t->attn_block_f16 = k_attn_block_f16_avx512;
     t->attn_block_q8_0 = k_attn_block_q8_0_avx512;
+    t->attn_block_q4_0 = k_attn_block_q4_0_avx512;
     t->attn_merge = k_attn_merge_avx512;
     t->attn_finish = k_attn_finish_avx512;
     t->max = k_max_avx512;

@@ -61,6 +61,18 @@ static inline vf vf_load_i8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
+static inline vf vf_load_i4_low(const uint8_t *p)
+{
+    const __m256i byte = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(byte, 28), 28));
+}
+
+static inline vf vf_load_i4_high(const uint8_t *p)
+{
+    const __m256i byte = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(byte, 4));
+}
+
 static inline void vf_store(float *p, vf x)
 {
     _mm256_storeu_ps(p, x);
@@ -69,6 +81,17 @@ static inline void vf_store(float *p, vf x)
 static inline void vf_store_n(float *p, size_t n, vf x)
 {
     _mm256_maskstore_ps(p, vf_mask_first(n), x);
+}
+
+static inline void vf_store_bits(uint32_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm256_castps_si256(x));
+}
+
+static inline void vf_store_8_f16(uint16_t *p, const float *from)
+{
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x)
@@ -153,6 +176,17 @@ static inline vf vf_mul_exp2(vf p, vf n, vf shifted)
     const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
     const __m256i one = _mm256_set1_epi32(0x3F800000);
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, one)));
+}
+
+static inline __attribute__((always_inline)) vf vf_butterfly(vf x, const int h)
+{
+    const vf other = h == 1   ? _mm256_permute_ps(x, 0xB1)
+                     : h == 2 ? _mm256_permute_ps(x, 0x4E)
+                              : _mm256_permute2f128_ps(x, x, 0x01);
+    const vf sum = _mm256_add_ps(x, other), difference = _mm256_sub_ps(other, x);
+    return h == 1   ? _mm256_blend_ps(sum, difference, 0xAA)
+           : h == 2 ? _mm256_blend_ps(sum, difference, 0xCC)
+                    : _mm256_blend_ps(sum, difference, 0xF0);
 }
 
 /* The sixteen accumulators of a "lanes" sum. */

@@ -63,6 +63,22 @@ static inline vf vf_load_i8(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
+/* The low nibbles of VF_WIDTH bytes, signed. */
+static inline vf vf_load_i4_low(const uint8_t *p)
+{
+    const vf value = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+    const __m512i byte = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_permutexvar_ps(byte, value); /* reads the low four bits of an index */
+}
+
+/* The high nibbles of VF_WIDTH bytes, signed. */
+static inline vf vf_load_i4_high(const uint8_t *p)
+{
+    const vf value = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+    const __m512i byte = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(byte, 4), value);
+}
+
 static inline void vf_store(float *p, vf x)
 {
     _mm512_storeu_ps(p, x);
@@ -71,6 +87,19 @@ static inline void vf_store(float *p, vf x)
 static inline void vf_store_n(float *p, size_t n, vf x)
 {
     _mm512_mask_storeu_ps(p, vf_mask_first(n), x);
+}
+
+/* The bits of the floats. */
+static inline void vf_store_bits(uint32_t *p, vf x)
+{
+    _mm512_storeu_si512(p, _mm512_castps_si512(x));
+}
+
+/* Rounds eight floats. */
+static inline void vf_store_8_f16(uint16_t *p, const float *from)
+{
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x)
@@ -163,6 +192,18 @@ static inline vf vf_mul_exp2(vf p, vf n, vf shifted)
 {
     (void)shifted;
     return _mm512_scalef_ps(p, n);
+}
+
+/* A step of a Hadamard transform inside a vector: lanes l and l + h become their sum and their
+ * difference. h is a constant power of two below VF_WIDTH. */
+static inline __attribute__((always_inline)) vf vf_butterfly(vf x, const int h)
+{
+    const __mmask16 second = h == 1 ? 0xAAAA : h == 2 ? 0xCCCC : h == 4 ? 0xF0F0 : 0xFF00;
+    const vf other = h == 1   ? _mm512_permute_ps(x, 0xB1)
+                     : h == 2 ? _mm512_permute_ps(x, 0x4E)
+                     : h == 4 ? _mm512_shuffle_f32x4(x, x, 0xB1)
+                              : _mm512_shuffle_f32x4(x, x, 0x4E);
+    return _mm512_mask_sub_ps(_mm512_add_ps(x, other), second, other, x);
 }
 
 /* The sixteen accumulators of a "lanes" sum. */
