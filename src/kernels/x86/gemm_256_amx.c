@@ -72,6 +72,7 @@ ALWAYS_INLINE bool plane_is_negated(const format_256 *f)
 typedef struct unpacking {
     const format_256 *f;
     slab_256 *out;
+    prefetch_ahead *prefetch; /* advanced with every 16 columns */
 } unpacking;
 
 /* (a & mask) | (b & ~mask) */
@@ -92,6 +93,7 @@ ALWAYS_INLINE void store_unsigned(void *to, int at, const __m512i q[4])
 {
     const unpacking *u = to;
     __m512i *first = u->out->q + at / 4, *second = first + SLAB_VECTORS;
+    prefetch_next_lines(u->prefetch);
     const __m512i scale = scale_pair(u, at);
     const __m512i eighth = _mm512_srli_epi16(scale, 3);
     const __m512i low_scale = _mm512_and_si512(scale, _mm512_set1_epi16(7));
@@ -112,6 +114,7 @@ ALWAYS_INLINE void store_signed(void *to, int at, const __m512i q[4])
 {
     const unpacking *u = to;
     __m512i *first = u->out->q + at / 4, *second = first + SLAB_VECTORS;
+    prefetch_next_lines(u->prefetch);
     const __m512i scale = scale_pair(u, at);
     const __m512i for_even = _mm512_and_si512(scale, _mm512_set1_epi16(0xFF));
     const __m512i for_odd = _mm512_slli_epi16(scale, 8);
@@ -142,9 +145,10 @@ ALWAYS_INLINE void store_minima(const format_256 *f, slab_256 *out)
 }
 
 ALWAYS_INLINE void slab_unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                               const uint8_t *block, size_t stride, slab_256 *out)
+                               const uint8_t *block, size_t stride, slab_256 *out,
+                               prefetch_ahead *prefetch)
 {
-    unpacking u = {f, out};
+    unpacking u = {f, out, prefetch};
     head(block, stride, &out->head);
     store_minima(f, out);
     if (plane_is_negated(f))
@@ -397,22 +401,24 @@ ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t r0, siz
 /* The functions of a format, specialised by inlining. */
 typedef struct kernel_256 {
     const format_256 *f;
-    void (*slab_unpack)(const uint8_t *block, size_t stride, slab_256 *out);
+    void (*slab_unpack)(const uint8_t *block, size_t stride, slab_256 *out,
+                        prefetch_ahead *prefetch);
     void (*gemm_tiles)(const work *k, size_t r0, size_t b, prefetch_plan *prefetch);
     kern_gemm_fn *avx512;
 } kernel_256;
 
 /* Unpacks one superblock of the 16 rows of group g. */
 static void slab_unpack_rows(const kernel_256 *kernel, const uint8_t *w, size_t stride, size_t rows,
-                             size_t g, workspace *ws)
+                             size_t g, workspace *ws, prefetch_ahead *prefetch)
 {
     const size_t bytes = (size_t)kernel->f->block_bytes;
     const uint8_t *block = w + g * LANES * stride;
     const size_t left = rows > g * LANES ? rows - g * LANES : 0;
     if (left >= LANES)
-        kernel->slab_unpack(block, stride, &ws->slab[g]);
+        kernel->slab_unpack(block, stride, &ws->slab[g], prefetch);
     else
-        kernel->slab_unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g]);
+        kernel->slab_unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g],
+                            prefetch);
 }
 
 /* Rows r0 .. r0+31 (fewer at the end), all tokens of a chunk. */
@@ -421,12 +427,14 @@ static void gemm_panel_256_amx(const kernel_256 *kernel, const work *k, size_t r
     const kern_gemm_args *a = k->a;
     const size_t bytes = (size_t)kernel->f->block_bytes, blocks = a->x->cols / SLAB_COLS;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    const size_t share = PANEL * bytes / n_token_tiles(&k->c);
+    /* Unpacking takes about as long as a tile, so both prefetch equal shares. */
+    const size_t share = PANEL * bytes / (n_token_tiles(&k->c) + 1);
     prefetch_plan prefetch = {prefetch_from(w + PANEL * a->row_bytes), {NULL, a->y_stride}};
-    prefetch.weights.step = share;
     for (size_t b = 0; b < blocks; b++, w += bytes) {
+        prefetch.weights.step = share / (GROUPS * SLAB_COLS / 16) + 1;
         for (size_t g = 0; g < GROUPS; g++)
-            slab_unpack_rows(kernel, w, a->row_bytes, a->rows - r0, g, k->ws);
+            slab_unpack_rows(kernel, w, a->row_bytes, a->rows - r0, g, k->ws, &prefetch.weights);
+        prefetch.weights.step = share;
         if (b + 1 == blocks)
             prefetch.out.y = a->y + k->c.t0 * a->y_stride + r0;
         kernel->gemm_tiles(k, r0, b, &prefetch);
@@ -487,9 +495,10 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
 }
 
 #define GEMM(format, head)                                                                         \
-    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out)                \
+    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out,                \
+                                prefetch_ahead *prefetch)                                          \
     {                                                                                              \
-        slab_unpack(&format_##format, head, codes_##format, block, stride, out);                   \
+        slab_unpack(&format_##format, head, codes_##format, block, stride, out, prefetch);         \
     }                                                                                              \
     static void tiles_##format(const work *k, size_t r0, size_t b, prefetch_plan *prefetch)        \
     {                                                                                              \
