@@ -61,7 +61,7 @@ mote_isa cpu_level_up_to(const cpu_features *f, mote_isa cap);
 /* What a level lacks: names of instruction sets that the CPU does not report, separated by ", ",
  * and names of registers that the operating system does not save. Empty: nothing. */
 typedef struct cpu_lack {
-    char sets[112];
+    char sets[128];
     char registers[32];
 } cpu_lack;
 void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level);

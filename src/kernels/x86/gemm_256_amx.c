@@ -336,13 +336,14 @@ ALWAYS_INLINE tile_x activations_at(const format_256 *f, const work *k, size_t i
 /* The products of a token tile. Between the steps the chains `before` add a part of the products of
  * the full tile before it, so that the CPU overlaps tile and vector instructions. NULL: none. */
 ALWAYS_INLINE void multiply_tile(const format_256 *f, const slab_256 *w, const tile_x *x,
-                                 chain_state *before, products *out)
+                                 chain_state *before, prefetch_ahead *prefetch, products *out)
 {
     const int share = TOKENS / n_steps(f);
     products_zero();
     EACH(step, n_steps(f))
     {
         multiply_step(f, step, w, x);
+        prefetch_next_lines(prefetch);
         if (before == NULL)
             continue;
         EACH(t, share)
@@ -386,14 +387,14 @@ ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t r0, siz
     const slab_256 *w = k->ws->slab;
     chain_state before = chain_start(k, r0, b);
     tile_x x = activations_at(f, k, 0, b);
-    multiply_tile(f, w, &x, NULL, &k->ws->last);
+    multiply_tile(f, w, &x, NULL, &prefetch->weights, &k->ws->last);
     for (size_t i = 1; i < n_tiles; i++) {
-        prefetch_step(prefetch, TOKENS);
+        prefetch_outputs(&prefetch->out, TOKENS);
         x = activations_at(f, k, i, b);
-        multiply_tile(f, w, &x, &before, &k->ws->last);
+        multiply_tile(f, w, &x, &before, &prefetch->weights, &k->ws->last);
     }
     const size_t n = new_tokens(&k->c, n_tiles - 1), skipped = k->c.tile_tokens - n;
-    prefetch_step(prefetch, n);
+    prefetch_outputs(&prefetch->out, n);
     for (size_t t = 0; t < n; t++)
         chain_step(f, &before, skipped + t);
 }
@@ -434,7 +435,7 @@ static void gemm_panel_256_amx(const kernel_256 *kernel, const work *k, size_t r
         prefetch.weights.step = share / (GROUPS * SLAB_COLS / 16) + 1;
         for (size_t g = 0; g < GROUPS; g++)
             slab_unpack_rows(kernel, w, a->row_bytes, a->rows - r0, g, k->ws, &prefetch.weights);
-        prefetch.weights.step = share;
+        prefetch.weights.step = share / (size_t)n_steps(kernel->f) + 1;
         if (b + 1 == blocks)
             prefetch.out.y = a->y + k->c.t0 * a->y_stride + r0;
         kernel->gemm_tiles(k, r0, b, &prefetch);

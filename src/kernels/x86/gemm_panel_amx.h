@@ -97,11 +97,4 @@ typedef struct prefetch_plan {
     output_rows out;
 } prefetch_plan;
 
-/* Prefetches a share of the weights, and the output rows of n tokens. */
-ALWAYS_INLINE void prefetch_step(prefetch_plan *s, size_t n)
-{
-    prefetch_next_lines(&s->weights);
-    prefetch_outputs(&s->out, n);
-}
-
 #endif
