@@ -294,6 +294,7 @@ static void gemm_panel_256(const kern_gemm_args *a, const kernel_256 *p, const c
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
         for (size_t g = 0; g < GROUPS; g++) {
             const uint8_t *block = w + g * LANES * a->row_bytes;
@@ -304,8 +305,8 @@ static void gemm_panel_256(const kern_gemm_args *a, const kernel_256 *p, const c
                 p->unpack(stage_rows(block, a->row_bytes, left, bytes, ws->stage), bytes,
                           &ws->slab[g]);
         }
-        if (rows >= 2 * PANEL)
-            prefetch_panel(w, a->row_bytes, bytes);
+        prefetch_bytes(next, PANEL * bytes);
+        next += PANEL * bytes;
         const tile_x x = activations_at(p->format, a->x, c, b);
         const tile_y y = {a->y + c->t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
         p->multiply(ws->slab, &x, &y);
@@ -323,8 +324,7 @@ static void gemv_rows_256(const kern_gemm_args *a, const kernel_256 *p, const ch
     __m256 acc = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
         const tile_x x = activations_at(p->format, a->x, c, b);
-        if (rows >= 2 * LANES)
-            prefetch_bytes(next, LANES * bytes);
+        prefetch_bytes(next, LANES * bytes);
         if (rows >= LANES)
             acc = p->gemv_sum(w, a->row_bytes, &x, acc);
         else

@@ -283,11 +283,12 @@ static void gemm_panel_32(const kern_gemm_args *a, const kernel_32 *p, size_t r0
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
     for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
         const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
         unpack_slab(p, w, a->row_bytes, rows, n_blocks, ws);
-        if (rows >= 2 * PANEL)
-            prefetch_panel(w, a->row_bytes, n_blocks * bytes);
+        prefetch_bytes(next, PANEL * n_blocks * bytes);
+        next += PANEL * n_blocks * bytes;
         const tile_x x = activations_at(a->x, ws, t0, n, b);
         const tile_y y = {a->y + t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
         p->multiply(slab, n_blocks, &x, &y);
@@ -305,8 +306,7 @@ static void gemv_rows_32(const kern_gemm_args *a, const kernel_32 *p, size_t r0)
     __m256 acc = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
         const tile_x x = activations_at(a->x, ws, 0, 1, b);
-        if (rows >= 2 * LANES)
-            prefetch_bytes(next, LANES * bytes);
+        prefetch_bytes(next, LANES * bytes);
         if (rows >= LANES)
             acc = p->one_token(w, a->row_bytes, &x, acc);
         else

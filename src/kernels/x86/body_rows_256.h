@@ -21,8 +21,6 @@
 
 #include <math.h>
 
-enum { ROWS_TOKENS = 8 /* most tokens of a call */ };
-
 typedef struct rows_format {
     rows_heads_fn *heads;
     rows_codes_fn *codes;
@@ -148,32 +146,6 @@ ALWAYS_INLINE __m256i rows_sum(const rows_format *f, const __m256i q[8],
     }
     return isum;
 }
-
-/* Lane i of both halves: the sum of that half of v[i]. */
-ALWAYS_INLINE __m256i reduce_4(const __m256i v[4])
-{
-    return _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
-}
-
-/* The sum of the halves, in both. */
-ALWAYS_INLINE __m256i reduce_halves(__m256i v)
-{
-    return _mm256_add_epi32(v, _mm256_permute2x128_si256(v, v, 0x01));
-}
-
-/* Lane i: the sum of the lanes of v[i]. */
-ALWAYS_INLINE __m256i reduce_8(const __m256i v[8])
-{
-    const __m256i a = reduce_4(v), b = reduce_4(v + 4);
-    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                            _mm256_permute2x128_si256(a, b, 0x31));
-}
-
-/* The row that is summed, and the position in it. */
-typedef struct rows_at {
-    const kern_gemm_args *a;
-    size_t row, block, blocks;
-} rows_at;
 
 /* ---- one token ---- */
 

@@ -15,13 +15,9 @@
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_ROWS_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_ROWS_H
 
-#include <stddef.h>
+#include "kernels/x86/gemm_rows_avx2.h"
 
-enum {
-    ROWS_BATCH = 8, /* superblocks; their heads are unpacked together */
-    ROWS_AHEAD = 8 << 10,
-    ROWS_FAR = 24 << 10
-};
+#include <stddef.h>
 
 /* Heads of a batch. */
 typedef struct rows_heads {
@@ -37,23 +33,6 @@ typedef void rows_scales_fn(const uint8_t scale[16], dot_pair_scale out[2]);
 /* The dword of the superblock in lane `lane` of vector k: columns 4i .. 4i + 3. */
 typedef int rows_source_fn(int k, int lane);
 
-/* Prefetches the weights that follow a block. To the L1 cache 8 KiB ahead, and to the L2 cache 24 KiB
- * ahead: the first alone keeps too few reads in flight, and neither stops at the end of a page as
- * the prefetchers of the CPU do. */
-ALWAYS_INLINE void rows_prefetch(const uint8_t *block, size_t bytes)
-{
-    EACH(line, (int)(bytes + 63) / 64)
-    {
-        _mm_prefetch((const char *)block + ROWS_AHEAD + 64 * line, _MM_HINT_T0);
-        _mm_prefetch((const char *)block + ROWS_FAR + 64 * line, _MM_HINT_T1);
-    }
-}
-
-ALWAYS_INLINE __m256i load_256(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
 /* 16 bytes in both halves. */
 ALWAYS_INLINE __m256i load_twice(const void *p)
 {
@@ -63,19 +42,6 @@ ALWAYS_INLINE __m256i load_twice(const void *p)
 ALWAYS_INLINE __m256i or_256(__m256i a, __m256i b)
 {
     return _mm256_or_si256(a, b);
-}
-
-/* The f16 at `at` of eight superblocks, as f32. */
-ALWAYS_INLINE __m256 load_8_halves(const uint8_t *block, size_t bytes, size_t at)
-{
-    uint16_t half[8];
-    EACH(i, 8)
-    {
-        memcpy(&half[i], block + (size_t)i * bytes + at, 2);
-    }
-    return _mm256_cvtph_ps(_mm_setr_epi16((short)half[0], (short)half[1], (short)half[2],
-                                          (short)half[3], (short)half[4], (short)half[5],
-                                          (short)half[6], (short)half[7]));
 }
 
 /* ---- Q4_K, Q5_K ---- */

@@ -279,11 +279,12 @@ static void gemm_panel_wide_avx2(const kern_gemm_args *a, const kernel_wide *p, 
     const size_t block_cols = (size_t)(PIECE * p->format->pieces), blocks = a->x->cols / block_cols;
     const size_t slab_blocks = SLAB_COLS / block_cols;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
     for (size_t b = 0; b < blocks; b += slab_blocks, w += slab_blocks * bytes) {
         const size_t n_blocks = blocks - b < slab_blocks ? blocks - b : slab_blocks;
         unpack_slab(p, w, a->row_bytes, rows, n_blocks, ws);
-        if (rows >= 2 * PANEL)
-            prefetch_panel(w, a->row_bytes, n_blocks * bytes);
+        prefetch_bytes(next, PANEL * n_blocks * bytes);
+        next += PANEL * n_blocks * bytes;
         const tile_x x = {x16 + b * block_cols, a->x->d + t0 * blocks + b, a->x->cols, blocks, n};
         const tile_y y = {a->y + t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
         p->multiply(ws->slab, n_blocks, &x, &y);
@@ -301,8 +302,7 @@ static void gemv_rows_wide_avx2(const kern_gemm_args *a, const kernel_wide *p, s
     __m256 acc = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
         const int8_t *x = a->x->q + b * block_cols;
-        if (rows >= 2 * LANES)
-            prefetch_bytes(next, LANES * bytes);
+        prefetch_bytes(next, LANES * bytes);
         if (rows >= LANES)
             acc = p->one_token(w, a->row_bytes, x, a->x->d[b], acc);
         else
