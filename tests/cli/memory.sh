@@ -33,7 +33,7 @@ call 4 run "${model%Q4_K_M.gguf}BF16.gguf" hi -n 1 --memory 10MB
 grep -q 'the weights need .* available are 10 MB (--memory); use a smaller model \[out_of_memory\]' "$work/err" ||
     fail "weights: $(cat "$work/err")"
 call 4 bench "$model" --streams 4000 --memory 1GB
-grep -q 'lower --prompt, --depth or --streams' "$work/err" || fail "bench: $(cat "$work/err")"
+grep -q 'lower --prompt, --depth, --streams or --verify' "$work/err" || fail "bench: $(cat "$work/err")"
 
 "$MOTE" help serve | grep -q -- --listen || finish
 # A server that starts nevertheless must not hang the test.

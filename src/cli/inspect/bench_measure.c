@@ -107,12 +107,14 @@ static mote_status bench_check_memory(const bench *b, const mote_engine_options 
         return MOTE_OK;
     return err_set(err, MOTE_E_MEMORY,
                    "%u streams with %llu positions in all need %llu MB, available are %llu MB "
-                   "(%s); lower --prompt, --depth or --streams",
+                   "(%s); lower --prompt, --depth, --streams or --verify",
                    options->sessions, (unsigned long long)options->positions, memory.total / mb,
                    budget / mb, source);
 }
 
-static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context, mote_error *err)
+/* logits_rows: of a step; 0: one per session. */
+static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context,
+                            uint32_t logits_rows, mote_error *err)
 {
     *r = (rig){.n = n};
     r->sessions = mem_new(n, sizeof *r->sessions);
@@ -125,7 +127,8 @@ static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context
                                    .sessions = n,
                                    .positions = (uint64_t)n * context,
                                    .kv = b->kv,
-                                   .pin = b->pin};
+                                   .pin = b->pin,
+                                   .logits_rows = logits_rows};
     if (status == MOTE_OK)
         status = bench_check_memory(b, &options, err);
     if (status == MOTE_OK)
@@ -175,7 +178,7 @@ mote_status bench_prompt(const bench *b, uint64_t n, bench_time *out, mote_error
 {
     rig r;
     bench_sample samples[BENCH_MAX_REPEATS];
-    TRY(rig_open(&r, b, 1, n, err));
+    TRY(rig_open(&r, b, 1, n, 0, err));
     mote_status status = rig_time_prefill(&r, b, n, samples, err);
     rig_close(&r);
     if (status == MOTE_OK)
@@ -219,7 +222,7 @@ mote_status bench_decode(const bench *b, uint64_t depth, bench_time *out, mote_e
 {
     rig r;
     bench_sample samples[BENCH_MAX_REPEATS];
-    TRY(rig_open(&r, b, 1, depth + bench_decode_context(b), err));
+    TRY(rig_open(&r, b, 1, depth + bench_decode_context(b), 0, err));
     mote_status status = rig_prefill(&r, b, depth, err);
     if (status == MOTE_OK)
         status = rig_time_decode(&r, b, samples, err);
@@ -233,8 +236,47 @@ mote_status bench_streams(const bench *b, uint32_t n, bench_time *out, mote_erro
 {
     rig r;
     bench_sample samples[BENCH_MAX_REPEATS];
-    TRY(rig_open(&r, b, n, bench_decode_context(b), err));
+    TRY(rig_open(&r, b, n, bench_decode_context(b), 0, err));
     mote_status status = rig_time_decode(&r, b, samples, err);
+    rig_close(&r);
+    if (status == MOTE_OK)
+        bench_summarize(out, samples, b, (uint64_t)n * b->decode_tokens);
+    return status;
+}
+
+/* n tokens per step of session 0, `steps` times. */
+static mote_status rig_verify(rig *r, const bench *b, uint32_t n, uint32_t steps, mote_error *err)
+{
+    for (uint32_t step = 0; step < steps; step++) {
+        for (uint32_t i = 0; i < n; i++)
+            r->tokens[i] = bench_token(b->model, (uint64_t)i << 32 | step);
+        const mote_work work = {
+            .session = r->sessions[0], .tokens = r->tokens, .n = n, .want = MOTE_LOGITS_ALL};
+        TRY(mote_step(r->engine, &work, 1, err));
+    }
+    return MOTE_OK;
+}
+
+static mote_status rig_time_verify(rig *r, const bench *b, uint32_t n, bench_sample *samples,
+                                   mote_error *err)
+{
+    TRY(rig_verify(r, b, n, DECODE_WARMUP, err));
+    for (uint32_t i = 0; i < b->repeats; i++) {
+        const bench_sample start = sample_begin();
+        TRY(rig_verify(r, b, n, b->decode_tokens, err));
+        samples[i] = sample_end(start);
+    }
+    return MOTE_OK;
+}
+
+mote_status bench_verify(const bench *b, uint32_t n, bench_time *out, mote_error *err)
+{
+    rig r;
+    bench_sample samples[BENCH_MAX_REPEATS];
+    if (n > CHUNK)
+        return err_set(err, MOTE_E_ARG, "--verify %u: at most %d tokens per step", n, CHUNK);
+    TRY(rig_open(&r, b, 1, n * bench_decode_context(b), n, err));
+    mote_status status = rig_time_verify(&r, b, n, samples, err);
     rig_close(&r);
     if (status == MOTE_OK)
         bench_summarize(out, samples, b, (uint64_t)n * b->decode_tokens);
@@ -249,7 +291,7 @@ static mote_status bench_one_first_token(const bench *b, const char *path, mote_
     bench fresh = *b;
     fresh.model = model;
     rig r;
-    mote_status status = rig_open(&r, &fresh, 1, 4096, err);
+    mote_status status = rig_open(&r, &fresh, 1, 4096, 0, err);
     if (status == MOTE_OK) {
         mote_choice choice;
         status = rig_prefill(&r, &fresh, FIRST_PROMPT, err);

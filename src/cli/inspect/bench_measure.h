@@ -38,6 +38,9 @@ mote_status bench_prompt(const bench *b, uint64_t n, bench_time *out, mote_error
 mote_status bench_decode(const bench *b, uint64_t depth, bench_time *out, mote_error *err);
 /* Decode of n sessions in one batch: one token per session and step. */
 mote_status bench_streams(const bench *b, uint32_t n, bench_time *out, mote_error *err);
+/* Steps of one session with n new tokens each and logits of all of them, as in speculative
+ * verification. */
+mote_status bench_verify(const bench *b, uint32_t n, bench_time *out, mote_error *err);
 /* From opening the file to the first token after a 16-token prompt, with the file in memory. */
 mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, bench_time *out,
                               mote_error *err);

@@ -21,12 +21,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_LIST = 16, MAX_ROWS = 3 * MAX_LIST + 2, LABEL_BYTES = 32, MAX_TOKENS = 4194304 };
+enum { MAX_LIST = 16, MAX_ROWS = 4 * MAX_LIST + 2, LABEL_BYTES = 32, MAX_TOKENS = 4194304 };
 
 typedef struct bench_options {
     const char *prompts;
     const char *depths;
     const char *streams;
+    const char *verify;
     uint64_t tokens;
     uint64_t repeats;
     bool md;
@@ -60,6 +61,13 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(streams),
      .help = "batch sizes for decode; 0: none"},
+    {.name = "verify",
+     .kind = FLAG_TEXT,
+     .value = "LIST",
+     .initial = "0",
+     .once = true,
+     .at = AT(verify),
+     .help = "new tokens per step of one session, as in speculative decoding; 0: none"},
     {.name = "tokens",
      .letter = 'n',
      .kind = FLAG_COUNT,
@@ -69,7 +77,7 @@ static const cli_flag flags[] = {
      .initial = "32",
      .once = true,
      .at = AT(tokens),
-     .help = "decoded tokens per repeat"},
+     .help = "decoded tokens per repeat; with --verify steps"},
     {.name = "repeats",
      .letter = 'r',
      .kind = FLAG_COUNT,
@@ -92,13 +100,13 @@ static const flag_group groups[] = {
     LOAD_FLAG_GROUP(offsetof(bench_options, load)),
 };
 
-typedef enum row_kind { ROW_PROMPT, ROW_DECODE, ROW_STREAMS, ROW_FIRST } row_kind;
+typedef enum row_kind { ROW_PROMPT, ROW_DECODE, ROW_STREAMS, ROW_VERIFY, ROW_FIRST } row_kind;
 
-static const char *const kind_names[] = {"prefill", "decode", "streams", "first_token"};
+static const char *const kind_names[] = {"prefill", "decode", "streams", "verify", "first_token"};
 
 typedef struct bench_row {
     row_kind kind;
-    uint64_t size; /* prompt length, depth, or streams */
+    uint64_t size; /* prompt length, depth, streams, or new tokens per step */
     bench_time time;
 } bench_row;
 
@@ -138,11 +146,17 @@ static double row_rate(const bench_row *row)
     return (double)row->time.tokens / row->time.best;
 }
 
-/* Share of the bare read: a step reads the weights once, for any number of streams. */
+/* Is the test compared with the bare read? */
+static bool row_has_share(row_kind kind)
+{
+    return kind == ROW_DECODE || kind == ROW_STREAMS || kind == ROW_VERIFY;
+}
+
+/* Share of the bare read: a step reads the weights once, for any number of tokens. */
 static double row_bare_share(const bench_state *s, const bench_row *row)
 {
-    double steps = row->kind == ROW_STREAMS ? (double)row->time.tokens / (double)row->size
-                                            : (double)row->time.tokens;
+    double steps = row->kind == ROW_DECODE ? (double)row->time.tokens
+                                           : (double)row->time.tokens / (double)row->size;
     return s->bare_seconds * steps / row->time.best;
 }
 
@@ -152,6 +166,7 @@ static mote_status row_measure(const bench_state *s, bench_row *row, mote_error 
     case ROW_PROMPT: return bench_prompt(&s->b, row->size, &row->time, err);
     case ROW_DECODE: return bench_decode(&s->b, row->size, &row->time, err);
     case ROW_STREAMS: return bench_streams(&s->b, (uint32_t)row->size, &row->time, err);
+    case ROW_VERIFY: return bench_verify(&s->b, (uint32_t)row->size, &row->time, err);
     case ROW_FIRST:
         return bench_first_token(&s->b, s->path, (mote_isa)s->options->load.isa, &row->time, err);
     }
@@ -182,7 +197,7 @@ static int bench_measure_one(bench_state *s, row_kind kind, uint64_t size)
     bench_row *row = &s->rows[s->n_rows];
     *row = (bench_row){.kind = kind, .size = size};
     mote_error err;
-    if (kind == ROW_DECODE || kind == ROW_STREAMS) {
+    if (row_has_share(kind)) {
         int code = bench_time_bare_read(s);
         if (code != CLI_DONE)
             return code;
@@ -218,6 +233,9 @@ static void row_label(const bench_row *row, char *label)
     case ROW_STREAMS:
         snprintf(label, LABEL_BYTES, "decode, batch of %s", text_count(a, row->size));
         break;
+    case ROW_VERIFY:
+        snprintf(label, LABEL_BYTES, "verify, %s a step", text_count(a, row->size));
+        break;
     case ROW_FIRST: snprintf(label, LABEL_BYTES, "open to first token"); break;
     }
 }
@@ -235,7 +253,7 @@ static void bench_print_row(const bench_state *s, const bench_row *row)
         snprintf(best, sizeof best, "%.1f t/s", row_rate(row));
         snprintf(median, sizeof median, "%.1f", (double)row->time.tokens / row->time.median);
     }
-    if (row->kind == ROW_DECODE || row->kind == ROW_STREAMS)
+    if (row_has_share(row->kind))
         snprintf(share, sizeof share, "%.0f %%", 100 * row_bare_share(s, row));
     out_printf(s->call->out, format, label, best, median, share);
 }
@@ -270,7 +288,7 @@ static void bench_write_row(strbuf *j, const bench_state *s, const bench_row *ro
     jw_key_uint(j, "repeats", row->time.repeats);
     if (row->kind != ROW_FIRST)
         jw_key_double(j, "tokens_per_second", row_rate(row));
-    if (row->kind == ROW_DECODE || row->kind == ROW_STREAMS)
+    if (row_has_share(row->kind))
         jw_key_double(j, "of_bare_read", row_bare_share(s, row));
     jw_close(j, '}');
 }
@@ -341,6 +359,8 @@ static int bench_measure_all(bench_state *s)
         code = bench_measure_list(s, ROW_DECODE, o->depths, "--depth");
     if (code == CLI_DONE)
         code = bench_measure_list(s, ROW_STREAMS, o->streams, "--streams");
+    if (code == CLI_DONE)
+        code = bench_measure_list(s, ROW_VERIFY, o->verify, "--verify");
     return code == CLI_DONE ? bench_measure_one(s, ROW_FIRST, 0) : code;
 }
 
