@@ -62,6 +62,13 @@ static const rows_format rows_q6_k = {
     0,
 };
 
+static const rows_format rows_iq4_xs = {
+    rows_heads_iq4_xs,    rows_codes_iq4_xs,
+    rows_scales_iq4_xs,   rows_source_iq4_xs,
+    sizeof(quant_iq4_xs), 1,
+    DOT_WIDE_OFFSET,      0,
+};
+
 /* ---- activations ---- */
 
 /* Copied activations: T tokens, n superblocks of each. */
@@ -88,11 +95,10 @@ ALWAYS_INLINE void rows_copy_codes(const rows_format *f, const int8_t *q, int8_t
         start[s] = dot_start(to + 32 * each * s, each, f->offset);
 }
 
-/* Pair p of the sums of a superblock: of 32 columns each, or of 16 if there are eight pairs. */
-ALWAYS_INLINE int32_t rows_sum_pair(const rows_format *f, const int16_t *sum, int p)
+/* Sums of groups 2p and 2p + 1 of 32 columns, from sums of 16. */
+ALWAYS_INLINE int32_t rows_sum_pair(const int16_t *sum, size_t p)
 {
-    const int low = f->min_pairs == 8 ? sum[2 * p] : sum[4 * p] + sum[4 * p + 1];
-    const int high = f->min_pairs == 8 ? sum[2 * p + 1] : sum[4 * p + 2] + sum[4 * p + 3];
+    const int low = sum[4 * p] + sum[4 * p + 1], high = sum[4 * p + 2] + sum[4 * p + 3];
     return (int32_t)((uint32_t)(low & 0xFFFF) | (uint32_t)high << 16);
 }
 
@@ -115,7 +121,7 @@ ALWAYS_INLINE rows_x rows_copy(const rows_format *f, const kern_act *a, size_t n
             x.d[b * lanes + t] = a->d[from];
             for (size_t p = 0; p < (size_t)f->min_pairs; p++)
                 x.sum[T == 1 ? p * n + b : (b * (size_t)f->min_pairs + p) * lanes + t] =
-                    rows_sum_pair(f, a->sum + from * 16, (int)p);
+                    rows_sum_pair(a->sum + from * 16, p);
         }
     return x;
 }
@@ -128,6 +134,8 @@ ALWAYS_INLINE __m256i rows_sum(const rows_format *f, const __m256i q[8],
 {
     const int each = 8 / f->sums;
     __m256i isum = _mm256_setzero_si256();
+    if (f->sums == 1)
+        return dot_lanes(q, x, f->offset != 0 ? start[0] : isum, &scale[0]);
     EACH(p, f->sums / 2)
     {
         __m256i sum[2];
@@ -306,7 +314,7 @@ ALWAYS_INLINE bool gemm_rows_256(const rows_format *f, const kern_gemm_args *a)
     return true;
 }
 
-/* The kernel of a format with row kernels, at a level. Include body_gemm_256.h before. */
+/* The kernel of a format with row kernels, at a level. Include body_gemm_256.h before, or define GEMM_PANEL. */
 #define GEMM_ROWS(f, level)                                                                        \
     GEMM_PANEL(f)                                                                                  \
     void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \

@@ -150,4 +150,32 @@ ALWAYS_INLINE __m256i dot_start(const int8_t *x, int n, int offset)
     return sum;
 }
 
+/* ---- row kernels of signed 8-bit codes: a lane is one group in all eight vectors ---- */
+
+enum { DOT_WIDE_OFFSET = 0 /* added to signed codes */ };
+
+/* Signed scales of the lanes: lane i of the lower half belongs to group low[i], of the upper half to
+ * the group `step` after. */
+ALWAYS_INLINE void dot_lane_scales(__m256i bytes, uint32_t low, int step, dot_pair_scale *out)
+{
+    dot_pair_scales(bytes, low, low, step, true, out);
+}
+
+/* scale * code * x, as eight partial sums: |code| * (x with the sign of the code), at most
+ * 2 * 128 * 127 = 32,512 per pair. */
+ALWAYS_INLINE __m256i dot_lanes(const __m256i q[8], const int8_t *x, __m256i start,
+                                const dot_pair_scale *scale)
+{
+    __m256i isum = _mm256_setzero_si256();
+    (void)start;
+    EACH(k, 8)
+    {
+        const __m256i codes = _mm256_loadu_si256((const __m256i *)(x + 32 * k));
+        const __m256i pairs =
+            _mm256_maddubs_epi16(_mm256_abs_epi8(q[k]), _mm256_sign_epi8(codes, q[k]));
+        isum = _mm256_add_epi32(isum, _mm256_madd_epi16(pairs, scale->low));
+    }
+    return isum;
+}
+
 #endif

@@ -154,4 +154,32 @@ ALWAYS_INLINE __m256i dot_start(const int8_t *x, int n, int offset)
     return _mm256_sub_epi32(_mm256_setzero_si256(), sum);
 }
 
+/* ---- row kernels of signed 8-bit codes: a lane is one group in all eight vectors ---- */
+
+enum { DOT_WIDE_OFFSET = 128 /* added to signed codes */ };
+
+/* Signed scales of the lanes: lane i of the lower half belongs to group low[i], of the upper half to
+ * the group `step` after. */
+ALWAYS_INLINE void dot_lane_scales(__m256i bytes, uint32_t low, int step, dot_pair_scale *out)
+{
+    const __m256i up = _mm256_setr_m128i(_mm_setzero_si128(), _mm_set1_epi8((char)step));
+    const __m128i each = _mm_cvtepu8_epi32(_mm_cvtsi32_si128((int)low));
+    const __m256i top =
+        _mm256_slli_epi32(_mm256_add_epi8(_mm256_broadcastsi128_si256(each), up), 24);
+    const __m256i from = _mm256_or_si256(top, _mm256_set1_epi32(0x00808080));
+    out->both = _mm256_srai_epi32(_mm256_shuffle_epi8(bytes, from), 24);
+}
+
+/* scale * code * x, as eight partial sums. */
+ALWAYS_INLINE __m256i dot_lanes(const __m256i q[8], const int8_t *x, __m256i start,
+                                const dot_pair_scale *scale)
+{
+    __m256i sum = start;
+    EACH(k, 8)
+    {
+        sum = dpbusd(sum, q[k], _mm256_loadu_si256((const __m256i *)(x + 32 * k)));
+    }
+    return _mm256_mullo_epi32(sum, scale->both);
+}
+
 #endif

@@ -11,6 +11,7 @@
  *     Q4_K      2     16 * 15 * 127 = 30,480       0 2 4 6 | 0 2 4 6, 1 3 5 7 | 1 3 5 7
  *     Q5_K      4      8 * 31 * 127 = 31,496       0 0 2 2 | 0 0 2 2, 1 1 3 3 | 1 1 3 3, then 4 more
  *     Q6_K      4      8 * 32 * 127 = 32,512       0 0 2 2 | 1 1 3 3, 4 4 6 6 | 5 5 7 7, then 8 more
+ *     IQ4_XS    1     32 bits (dot_lanes)          0 2 4 6 | 1 3 5 7
  */
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_ROWS_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_ROWS_H
@@ -23,7 +24,7 @@
 typedef struct rows_heads {
     float d[ROWS_BATCH], dmin[ROWS_BATCH];
     uint8_t scale[ROWS_BATCH][16];
-    int32_t min[8][ROWS_BATCH]; /* pairs of 16-bit minima */
+    int32_t min[4][ROWS_BATCH]; /* pairs of 16-bit minima */
 } rows_heads;
 
 typedef void rows_heads_fn(const uint8_t *block, rows_heads *out);
@@ -78,10 +79,10 @@ ALWAYS_INLINE void rows_heads_q4_k(const uint8_t *block, rows_heads *out)
     rows_heads_k45(block, sizeof(quant_q4_k), out);
 }
 
-/* A 4 x 4 transposition of dwords in both halves, so that a lane stays in one group. */
-ALWAYS_INLINE void rows_codes_q4_k(const uint8_t *block, __m256i q[8])
+/* 128 bytes of nibbles. A 4 x 4 transposition of dwords in both halves, so that a lane stays in one
+ * group. Low nibbles are q[0] .. q[3], high nibbles q[4] .. q[7]. */
+ALWAYS_INLINE void transpose_nibbles(const uint8_t *qs, __m256i q[8])
 {
-    const uint8_t *qs = block + offsetof(quant_q4_k, qs);
     const __m256i a = load_256(qs), b = load_256(qs + 32), c = load_256(qs + 64),
                   d = load_256(qs + 96);
     const __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
@@ -93,6 +94,11 @@ ALWAYS_INLINE void rows_codes_q4_k(const uint8_t *block, __m256i q[8])
         q[i] = bits(v[i], 0, 0x0F0F0F0F);
         q[4 + i] = bits(v[i], 4, 0x0F0F0F0F);
     }
+}
+
+ALWAYS_INLINE void rows_codes_q4_k(const uint8_t *block, __m256i q[8])
+{
+    transpose_nibbles(block + offsetof(quant_q4_k, qs), q);
 }
 
 /* Lane l of vector k: group 2 (l % 4) + k / 4, dword k % 4, and 4 + k % 4 in the upper half. */
@@ -191,6 +197,67 @@ ALWAYS_INLINE void rows_scales_q6_k(const uint8_t scale[16], dot_pair_scale out[
     const __m256i bytes = load_twice(scale);
     dot_pair_scales(bytes, 0x02020000, 0x06060404, 1, true, &out[0]);
     dot_pair_scales(bytes, 0x0A0A0808, 0x0E0E0C0C, 1, true, &out[1]);
+}
+
+/* ---- IQ4_XS ---- */
+
+/* Four fields of `width` bits, from bit 0 on, to the four bytes of a lane. */
+ALWAYS_INLINE __m256i fields_to_bytes(__m256i v, int width)
+{
+    const int mask = (1 << width) - 1;
+    __m256i out = _mm256_and_si256(v, _mm256_set1_epi32(mask));
+    EACH(i, 3)
+    {
+        const __m256i field = _mm256_and_si256(v, _mm256_set1_epi32(mask << width * (i + 1)));
+        out = or_256(out, _mm256_slli_epi32(field, (8 - width) * (i + 1)));
+    }
+    return out;
+}
+
+ALWAYS_INLINE void rows_heads_iq4_xs(const uint8_t *block, rows_heads *out)
+{
+    __m256i h[4], v[2]; /* d and scales_h, scales_l, then codes */
+    load_columns(block, sizeof(quant_iq4_xs), h);
+    _mm256_storeu_ps(out->d, widen_f16(h[0], 0));
+    EACH(i, 2)
+    {
+        const __m256i four = fields_to_bytes(_mm256_srli_epi32(h[1], 16 * i), 4);
+        const __m256i two = fields_to_bytes(_mm256_srli_epi32(h[0], 16 + 8 * i), 2);
+        v[i] = _mm256_sub_epi8(or_256(four, _mm256_slli_epi32(two, 4)), _mm256_set1_epi8(32));
+    }
+    const __m256i low = _mm256_unpacklo_epi32(v[0], v[1]), high = _mm256_unpackhi_epi32(v[0], v[1]);
+    EACH(i, 2)
+    {
+        const __m256i two = i == 0 ? low : high; /* superblocks 2i, 2i + 1 | 4 + 2i, 5 + 2i */
+        _mm_storel_epi64((__m128i *)out->scale[2 * i], _mm256_castsi256_si128(two));
+        _mm_storeh_pd((double *)(void *)out->scale[2 * i + 1],
+                      _mm_castsi128_pd(_mm256_castsi256_si128(two)));
+        const __m128i upper = _mm256_extracti128_si256(two, 1);
+        _mm_storel_epi64((__m128i *)out->scale[4 + 2 * i], upper);
+        _mm_storeh_pd((double *)(void *)out->scale[5 + 2 * i], _mm_castsi128_pd(upper));
+    }
+}
+
+/* A 4 x 4 transposition of dwords in both halves, as Q4_K. */
+ALWAYS_INLINE void rows_codes_iq4_xs(const uint8_t *block, __m256i q[8])
+{
+    const __m256i values = _mm256_add_epi8(iq4_values(), _mm256_set1_epi8((char)DOT_WIDE_OFFSET));
+    transpose_nibbles(block + offsetof(quant_iq4_xs, qs), q);
+    EACH(k, 8)
+    {
+        q[k] = _mm256_shuffle_epi8(values, q[k]);
+    }
+}
+
+ALWAYS_INLINE int rows_source_iq4_xs(int k, int lane)
+{
+    return 8 * (2 * (lane % 4) + lane / 4) + k;
+}
+
+ALWAYS_INLINE void rows_scales_iq4_xs(const uint8_t scale[16], dot_pair_scale out[2])
+{
+    const __m256i bytes = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)scale));
+    dot_lane_scales(bytes, 0x06040200, 1, &out[0]);
 }
 
 #endif

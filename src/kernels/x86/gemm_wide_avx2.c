@@ -11,7 +11,9 @@
  * GEMV uses 8-bit codes: |code| * (x with the sign of the code), at most 2 * 128 * 127 = 32,512 per
  * pair, then vpmaddwd with the scale, or with 1. No sum exceeds 256 * 127 * 4,064 = 132,128,768.
  */
-#include "kernels/x86/gemm_panel_avx2.h"
+#include "kernels/x86/dot_avx2.h"
+
+#include "kernels/x86/body_rows_256.h"
 
 #include <stddef.h>
 
@@ -332,7 +334,8 @@ static void gemm_wide_avx2(const kern_gemm_args *a, const kernel_wide *p)
     }
 }
 
-#define GEMM(f)                                                                                    \
+/* The functions of a format. */
+#define GEMM_PANEL(f)                                                                              \
     static void unpack_##f(const uint8_t *block, size_t stride, size_t n_blocks, slab_wide *out)   \
     {                                                                                              \
         unpack(&format_##f, block, stride, n_blocks, out);                                         \
@@ -347,11 +350,18 @@ static void gemm_wide_avx2(const kern_gemm_args *a, const kernel_wide *p)
     {                                                                                              \
         return gemv_block(&format_##f, block, stride, x, dx, acc);                                 \
     }                                                                                              \
-    void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
+    static void gemm_panels_##f(const kern_gemm_args *a)                                           \
     {                                                                                              \
         gemm_wide_avx2(a, &(kernel_wide){&format_##f, unpack_##f, multiply_##f, one_token_##f});   \
     }
 
+#define GEMM(f)                                                                                    \
+    GEMM_PANEL(f)                                                                                  \
+    void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
+    {                                                                                              \
+        gemm_panels_##f(a);                                                                        \
+    }
+
 GEMM(q8_0)
 GEMM(iq4_nl)
-GEMM(iq4_xs)
+GEMM_ROWS(iq4_xs, avx2)
