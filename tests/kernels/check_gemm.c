@@ -19,6 +19,9 @@
 
 enum { PAGE_BYTES = 4096, MAX_ROWS = 40, MAX_TOKENS = 70, GAP = 3, NO_FIELD = -1 };
 
+/* A shape with outputs that the L2 cache does not hold. */
+enum { WIDE_TOKENS = 260, WIDE_STRIDE = 4096 };
+
 typedef struct shape {
     size_t rows, cols, n;
 } shape;
@@ -169,8 +172,8 @@ static void *guarded_scratch(void)
  * the kernels. */
 static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
 {
-    static const shape large[] = {{100, 2, 1},  {70, 3, 13},  {3, 1, 1900}, {96, 2, 48},
-                                  {3, 3, 1900}, {33, 9, 150}, {7, 80, 26}};
+    static const shape large[] = {{100, 2, 1},  {70, 3, 13},  {3, 1, 1900},         {96, 2, 48},
+                                  {3, 3, 1900}, {33, 9, 150}, {40, 1, WIDE_TOKENS}, {7, 80, 26}};
     /* The last shape is for float formats only: rows longer than a piece. */
     const size_t n_large = sizeof large / sizeof *large - (info->block_values != 1);
     const size_t unit = info->block_values == 1 ? 24 : info->block_values;
@@ -208,7 +211,8 @@ static bool check_product(check *c, uint32_t i, quant_format format, kern_gemm_f
         check_in_aligned(c, s.rows * row_bytes, info->format == QUANT_F32 ? sizeof(float) : 2);
     fill_weights(c, info, w, s.rows * row_bytes);
     make_activations(c, info->act, &x);
-    const size_t stride = s.rows + (c->bench ? 0 : GAP);
+    const size_t gap = s.n == WIDE_TOKENS ? WIDE_STRIDE - s.rows : GAP;
+    const size_t stride = s.rows + (c->bench ? 0 : gap);
     const kern_gemm_args args = {.w = w,
                                  .row_bytes = row_bytes,
                                  .rows = s.rows,

@@ -281,8 +281,9 @@ typedef struct chain_state {
     __mmask16 rows[GROUPS]; /* rows to store */
 } chain_state;
 
-/* Chain step of the next token, which is row `at` of the products. */
-ALWAYS_INLINE void chain_step(const format_256 *f, chain_state *k, size_t at)
+/* Chain step of the next token, which is row `at` of the products. `stream`: stores whole lines past
+ * the caches. */
+ALWAYS_INLINE void chain_step(const format_256 *f, chain_state *k, size_t at, bool stream)
 {
     const __m512 dx = _mm512_set1_ps(*k->dx);
     EACH(g, GROUPS)
@@ -293,7 +294,10 @@ ALWAYS_INLINE void chain_step(const format_256 *f, chain_state *k, size_t at)
         if (f->n_minima > 0)
             acc = _mm512_fnmadd_ps(_mm512_mul_ps(k->dmin[g], dx), _mm512_load_ps(k->p->msum[g][at]),
                                    acc);
-        _mm512_mask_storeu_ps(k->to + g * LANES, k->rows[g], acc);
+        if (stream)
+            _mm512_stream_ps(k->to + g * LANES, acc);
+        else
+            _mm512_mask_storeu_ps(k->to + g * LANES, k->rows[g], acc);
     }
     k->dx += k->dx_stride;
     k->chains += PANEL;
@@ -320,6 +324,7 @@ typedef struct work {
     token_chunk c;
     float *chains;  /* [c.n][PANEL] */
     uint16_t *sums; /* [tokens from c.first on][cols / 256][2 * n_minima] */
+    bool stream;    /* streams_outputs */
 } work;
 
 /* Token tile i at superblock b. */
@@ -336,7 +341,8 @@ ALWAYS_INLINE tile_x activations_at(const format_256 *f, const work *k, size_t i
 /* The products of a token tile. Between the steps the chains `before` add a part of the products of
  * the full tile before it, so that the CPU overlaps tile and vector instructions. NULL: none. */
 ALWAYS_INLINE void multiply_tile(const format_256 *f, const slab_256 *w, const tile_x *x,
-                                 chain_state *before, prefetch_ahead *prefetch, products *out)
+                                 chain_state *before, bool stream, prefetch_ahead *prefetch,
+                                 products *out)
 {
     const int share = TOKENS / n_steps(f);
     products_zero();
@@ -348,7 +354,7 @@ ALWAYS_INLINE void multiply_tile(const format_256 *f, const slab_256 *w, const t
             continue;
         EACH(t, share)
         {
-            chain_step(f, before, (size_t)(step * share + t));
+            chain_step(f, before, (size_t)(step * share + t), stream);
         }
     }
     products_finish(f, w, x, out);
@@ -380,23 +386,23 @@ static inline chain_state chain_start(const work *k, size_t r0, size_t b)
 }
 
 /* Superblock b of a panel, all tokens of a chunk. */
-ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t r0, size_t b,
+ALWAYS_INLINE void gemm_tiles(const format_256 *f, const work *k, size_t r0, size_t b, bool stream,
                               prefetch_plan *prefetch)
 {
     const size_t n_tiles = n_token_tiles(&k->c);
     const slab_256 *w = k->ws->slab;
     chain_state before = chain_start(k, r0, b);
     tile_x x = activations_at(f, k, 0, b);
-    multiply_tile(f, w, &x, NULL, &prefetch->weights, &k->ws->last);
+    multiply_tile(f, w, &x, NULL, false, &prefetch->weights, &k->ws->last);
     for (size_t i = 1; i < n_tiles; i++) {
         prefetch_outputs(&prefetch->out, TOKENS);
         x = activations_at(f, k, i, b);
-        multiply_tile(f, w, &x, &before, &prefetch->weights, &k->ws->last);
+        multiply_tile(f, w, &x, &before, stream, &prefetch->weights, &k->ws->last);
     }
     const size_t n = new_tokens(&k->c, n_tiles - 1), skipped = k->c.tile_tokens - n;
     prefetch_outputs(&prefetch->out, n);
     for (size_t t = 0; t < n; t++)
-        chain_step(f, &before, skipped + t);
+        chain_step(f, &before, skipped + t, stream);
 }
 
 /* The functions of a format, specialised by inlining. */
@@ -436,7 +442,7 @@ static void gemm_panel_256_amx(const kernel_256 *kernel, const work *k, size_t r
         for (size_t g = 0; g < GROUPS; g++)
             slab_unpack_rows(kernel, w, a->row_bytes, a->rows - r0, g, k->ws, &prefetch.weights);
         prefetch.weights.step = share / (size_t)n_steps(kernel->f) + 1;
-        if (b + 1 == blocks)
+        if (b + 1 == blocks && !k->stream)
             prefetch.out.y = a->y + k->c.t0 * a->y_stride + r0;
         kernel->gemm_tiles(k, r0, b, &prefetch);
     }
@@ -481,7 +487,7 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
     const size_t sums_bytes = cols / SLAB_COLS * (size_t)kernel->f->n_minima * 4;
     const size_t kept = PANEL * sizeof(float) + sums_bytes;
     const size_t at_once = chunk_tokens(a->x->n, cols + kept, kept, room);
-    work k = {.a = a, .ws = a->scratch};
+    work k = {.a = a, .ws = a->scratch, .stream = streams_outputs(a)};
     k.chains = (float *)k.ws->buffer;
     k.sums = (uint16_t *)(k.chains + at_once * PANEL);
     configure_tiles(kernel->f, a->x->n < TOKENS ? a->x->n : TOKENS);
@@ -493,6 +499,8 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
             gemm_panel_256_amx(kernel, &k, r0);
     }
     tile_release();
+    if (k.stream)
+        _mm_sfence(); /* before another thread reads y */
 }
 
 #define GEMM(format, head)                                                                         \
@@ -503,7 +511,11 @@ static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
     }                                                                                              \
     static void tiles_##format(const work *k, size_t r0, size_t b, prefetch_plan *prefetch)        \
     {                                                                                              \
-        gemm_tiles(&format_##format, k, r0, b, prefetch);                                          \
+        const bool last = (b + 1) * SLAB_COLS == k->a->x->cols;                                    \
+        if (k->stream && last && k->a->rows - r0 >= PANEL)                                         \
+            gemm_tiles(&format_##format, k, r0, b, true, prefetch);                                \
+        else                                                                                       \
+            gemm_tiles(&format_##format, k, r0, b, false, prefetch);                               \
     }                                                                                              \
     void k_gemm_##format##_amx(const kern_gemm_args *a)                                            \
     {                                                                                              \
