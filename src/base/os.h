@@ -69,6 +69,8 @@ int os_memory_file(const char *name, char path[OS_MEMORY_PATH_BYTES]);
 void os_erase(void *secret, size_t bytes);
 /* Returns freed memory of the heap to the system. */
 void os_trim_heap(void);
+/* Huge pages where the kernel and the file system have them. Has no effect elsewhere. */
+void os_prefer_huge_pages(void *block, size_t bytes);
 /* No huge pages for these whole pages. */
 void os_keep_small_pages(void *block, size_t bytes);
 /* Memory that the system says it can give: on Linux all of the machine (ram.h reads /proc/meminfo and

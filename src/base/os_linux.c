@@ -206,6 +206,11 @@ void os_trim_heap(void)
 #endif
 }
 
+void os_prefer_huge_pages(void *block, size_t bytes)
+{
+    madvise(block, bytes, MADV_HUGEPAGE);
+}
+
 void os_keep_small_pages(void *block, size_t bytes)
 {
     madvise(block, bytes, MADV_NOHUGEPAGE);

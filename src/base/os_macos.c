@@ -201,6 +201,12 @@ void os_trim_heap(void)
     malloc_zone_pressure_relief(NULL, 0);
 }
 
+void os_prefer_huge_pages(void *block, size_t bytes)
+{
+    (void)block;
+    (void)bytes;
+}
+
 void os_keep_small_pages(void *block, size_t bytes)
 {
     (void)block, (void)bytes;

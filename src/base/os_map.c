@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_MAPS = 1024 };
+enum { MAX_MAPS = 1024, HUGE_PAGE = 2 << 20 };
 
 /* begin 0: free; 1: being filled in. The descriptor stays open to check the size of the file. */
 static struct {
@@ -143,6 +143,36 @@ static int map_open_file(const char *path, const char *name, struct stat *info, 
     return -1;
 }
 
+/* Maps a file at a multiple of 2 MB, if it is larger than that. Where the page cache holds 2 MB
+ * pages (file systems with large folios), the kernel then maps them as a whole. Reading weights is
+ * a few percent faster, and the first read of a file much faster. */
+static void *map_file(int fd, size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        return mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const size_t reserved = bytes + HUGE_PAGE;
+    char *range =
+        mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED)
+        return MAP_FAILED;
+    const size_t before = (size_t)(-(uintptr_t)range % HUGE_PAGE);
+    char *begin = range + before;
+    void *data = mmap(begin, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page * page;
+    const int saved = errno;
+    if (data == MAP_FAILED) {
+        munmap(range, reserved);
+    } else {
+        if (before > 0)
+            munmap(range, before);
+        if (reserved > before + pages)
+            munmap(begin + pages, reserved - before - pages);
+        os_prefer_huge_pages(data, bytes);
+    }
+    errno = saved;
+    return data;
+}
+
 mote_status os_map_open(os_map *out, const char *path, mote_error *err)
 {
     struct stat info;
@@ -151,7 +181,7 @@ mote_status os_map_open(os_map *out, const char *path, mote_error *err)
     const int fd = map_open_file(path, path, &info, &why);
     if (fd < 0)
         return err_set(err, why.status, "%s", why.text);
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    void *data = map_file(fd, (size_t)info.st_size);
     const int map_errno = errno;
     const uint32_t slot = data != MAP_FAILED ? list_add(data, fd, &info) : 0;
     if (slot == 0) {
@@ -226,6 +256,7 @@ mote_status os_map_reopen(const os_map *map, const char *path, mote_error *err)
         close(fd);
         return err_set(err, MOTE_E_IO, "cannot map %s: %s", map->name, strerror(errno));
     }
+    os_prefer_huge_pages((void *)(uintptr_t)map->data, (size_t)map->bytes);
     /* The descriptor keeps its number: another thread may be about to use it. */
     const int kept = atomic_load(&open_maps[map->slot - 1].fd);
     if (!os_move_descriptor(fd, kept))

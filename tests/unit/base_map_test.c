@@ -139,6 +139,29 @@ static void changes_are_noticed(void **state)
     os_map_close(&map);
 }
 
+/* Large files begin at a huge page. The rest of the reserved range is given back: the pages before
+ * and after the mapping are free or belong to others, but are not a reservation without access. */
+static void large_file_is_aligned(void **state)
+{
+    (void)state;
+    enum { HUGE_PAGE = 2 << 20 };
+    os_map map;
+    mote_error err;
+    const int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_true(fd >= 0);
+    const size_t bytes = HUGE_PAGE + page + 1;
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(pwrite(fd, "z", 1, (off_t)bytes - 1), 1);
+    close(fd);
+    assert_int_equal(os_map_open(&map, path, &err), MOTE_OK);
+    assert_int_equal((uintptr_t)map.data % HUGE_PAGE, 0);
+    assert_int_equal(at(&map, bytes - 1), 'z');
+    unsigned char resident;
+    const uintptr_t end = (uintptr_t)map.data + HUGE_PAGE + 2 * page;
+    assert_int_equal(mincore((void *)end, page, &resident), -1);
+    os_map_close(&map);
+}
+
 static void exit_42(int number)
 {
     (void)number;
@@ -195,6 +218,7 @@ int main(int argc, char **argv)
                                         remove_files),
         cmocka_unit_test_setup_teardown(truncation_inside_the_last_page, make_files, remove_files),
         cmocka_unit_test_setup_teardown(restored_file_is_mapped_again, make_files, remove_files),
+        cmocka_unit_test_setup_teardown(large_file_is_aligned, make_files, remove_files),
         cmocka_unit_test_setup_teardown(changes_are_noticed, make_files, remove_files),
         cmocka_unit_test_setup_teardown(faults_of_other_mappings_are_passed_on, make_files,
                                         remove_files),
