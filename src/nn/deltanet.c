@@ -59,26 +59,39 @@ static const float *input_at(const head_task *h, int64_t pos, size_t channel)
     return h->seg->memory.ring + ((uint64_t)pos % DELTA_RING) * conv_dim + channel;
 }
 
-enum { PREFETCH_ROWS = 8, LINE_FLOATS = 16 };
+enum { PREFETCH_ROWS = 5, LINE_FLOATS = 16 };
 
-/* Prefetches 128 floats. Rows are pages apart, so the hardware prefetcher does not find them. */
-static void prefetch_row(const float *row)
+/* Prefetches 128 floats. Rows are pages apart, so the hardware prefetcher does not find them. Always
+ * inline: gcc removes calls of a function without visible effects. */
+static inline __attribute__((always_inline)) void prefetch_row(const float *row)
 {
     for (int i = 0; i < DIM; i += LINE_FLOATS)
         __builtin_prefetch(row + i);
 }
 
-/* out = silu(conv) of 128 channels from `channel` on, for n rows from position pos on. */
+/* Prefetches the convolution inputs of a position, if it belongs to the pass. */
+static inline __attribute__((always_inline)) void prefetch_input(const head_task *h, uint64_t pos,
+                                                                 size_t channel)
+{
+    if (pos < h->seg->pos + h->seg->n)
+        prefetch_row(input_at(h, (int64_t)pos, channel));
+}
+
+/* out = silu(conv) of 128 channels from `channel` on, for n rows from position pos on. Prefetches the
+ * first rows of the next call: `next_channel` from position next_pos on. */
 static void conv_channels(const head_task *h, uint64_t pos, size_t n, size_t channel,
-                          float out[][DIM])
+                          uint64_t next_pos, size_t next_channel, float out[][DIM])
 {
     size_t conv_dim = delta_conv_dim(h->run->shape);
     for (size_t i = 0; i < n; i++) {
         const float *x[DELTA_TAPS];
         for (int tap = 0; tap < DELTA_TAPS; tap++)
             x[tap] = input_at(h, (int64_t)(pos + i) - DELTA_HISTORY + tap, channel);
-        if (i + PREFETCH_ROWS < n)
-            prefetch_row(x[DELTA_HISTORY] + PREFETCH_ROWS * conv_dim);
+        const size_t ahead = i + PREFETCH_ROWS;
+        if (ahead < n)
+            prefetch_input(h, pos + ahead, channel);
+        else
+            prefetch_input(h, next_pos + (ahead - n), next_channel);
         h->run->n->k->conv_silu(x, h->run->w->conv + channel, conv_dim, DIM, out[i]);
     }
 }
@@ -90,8 +103,8 @@ static void make_queries_keys(const head_task *h, uint64_t pos, size_t n)
     const kern_table *k = h->run->n->k;
     const float eps = 1e-6f, q_scale = 0.08838834764831845f; /* 128^-0.5 */
     size_t key_dim = delta_key_dim(shape), channel = h->key_head * DIM;
-    conv_channels(h, pos, n, channel, h->t->q);
-    conv_channels(h, pos, n, key_dim + channel, h->t->k);
+    conv_channels(h, pos, n, channel, pos, key_dim + channel, h->t->q);
+    conv_channels(h, pos, n, key_dim + channel, pos, 2 * key_dim + channel, h->t->k);
     for (size_t i = 0; i < n; i++) {
         size_t row = (pos + i) % CHUNK;
         k->l2norm(h->t->q[i], DIM, eps, q_scale, h->t->q[i]);
@@ -127,7 +140,8 @@ static void value_head_span(const head_task *h, uint64_t pos, size_t n, size_t h
     size_t value_dim = delta_value_dim(shape);
     uint32_t t0 = (uint32_t)(pos % CHUNK), t1 = t0 + (uint32_t)n;
     const size_t first = (h->seg->row + (pos - h->seg->pos)) * value_dim + head * DIM;
-    conv_channels(h, pos, n, 2 * delta_key_dim(shape) + head * DIM, h->t->v);
+    conv_channels(h, pos, n, 2 * delta_key_dim(shape) + head * DIM, pos + n, h->key_head * DIM,
+                  h->t->v);
     make_gates(h, pos, n, head);
     for (size_t i = 0; i < n; i++)
         prefetch_row(run->rows->z + first + i * value_dim);
