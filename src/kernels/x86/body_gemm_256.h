@@ -10,10 +10,13 @@
  *     format   codes   offset   piece, AVX2   largest |sum|             AVX-VNNI
  *     Q2_K     0 .. 3     -        16          8 *  3 * 127 =  3,048    16 narrow
  *     Q3_K     0 .. 7     4        16          8 *  4 * 127 =  4,064    16 narrow
- *     Q4_K     0 .. 15    -        32         16 * 15 * 127 = 30,480    32
+ *     Q4_K     0 .. 15    -        32         16 * 15 * 127 = 30,480    32 narrow, offset 8
  *     Q5_K     0 .. 31    -        16          8 * 31 * 127 = 31,496    32
  *     Q6_K     0 .. 63   32        16          8 * 32 * 127 = 32,512    16
  *     IQ4_XS   1 .. 241 128     gemm_wide_avx2.c                        32
+ *
+ * Q4_K has no offset. With AVX-VNNI its sums start at -8 * (sum of x), and 8 * scale * (sum of x) is
+ * added back to isum, with four vpdpwssd per superblock.
  *
  * GEMM unpacks a superblock of 16 rows once to slabs, for all tokens of a chunk. GEMV multiplies
  * the codes as they are unpacked, 8 rows at a time.
@@ -47,7 +50,7 @@ static const format_256 format_q3_k = {
     head_q3_k, codes_q3_k, sizeof(quant_q3_k), LARGEST_Q3_K, 4, 16, 0,
 };
 static const format_256 format_q4_k = {
-    head_q4_k, codes_q4_k, sizeof(quant_q4_k), LARGEST_Q4_K, 0, 32, 4,
+    head_q4_k, codes_q4_k, sizeof(quant_q4_k), LARGEST_Q4_K, DOT_OFFSET_Q4_K, 32, 4,
 };
 static const format_256 format_q5_k = {
     head_q4_k, codes_q5_k, sizeof(quant_q5_k), LARGEST_Q5_K, 0, 32, 4,
@@ -116,10 +119,22 @@ ALWAYS_INLINE __m256i sum_minima(const format_256 *f, const head_256 *w, const i
     __m256i msum = _mm256_setzero_si256();
     EACH(p, f->min_pairs)
     {
-        const __m256i kernel_256 = _mm256_madd_epi16(w->min[p], set1_at(sum + 2 * p));
-        msum = p == 0 ? kernel_256 : _mm256_add_epi32(msum, kernel_256);
+        msum = dot_add_pairs(msum, w->min[p], set1_at(sum + 2 * p));
     }
     return msum;
+}
+
+/* Adds back an offset that the format does not have: only formats with minima lack one. */
+ALWAYS_INLINE __m256i add_offset(const format_256 *f, const head_256 *w, const int16_t *sum,
+                                 __m256i isum)
+{
+    if (f->offset == 0)
+        return isum;
+    EACH(p, f->min_pairs)
+    {
+        isum = dot_add_pairs(isum, w->added[p], set1_at(sum + 2 * p));
+    }
+    return isum;
 }
 
 /* One superblock, nt tokens. f and nt are compile-time constants after inlining. */
@@ -149,7 +164,9 @@ ALWAYS_INLINE void gemm_tile(const format_256 *f, const slab_256 *w, const tile_
         const __m256 dx = _mm256_set1_ps(x->d[t * x->d_stride]);
         EACH(g, GROUPS)
         {
-            const __m256i msum = sum_minima(f, &w[g].head, x->sum + t * x->sum_stride);
+            const int16_t *sum_x = x->sum + t * x->sum_stride;
+            const __m256i msum = sum_minima(f, &w[g].head, sum_x);
+            isum[g][t] = add_offset(f, &w[g].head, sum_x, isum[g][t]);
             const __m256 acc = load_chains(out, (size_t)t, (size_t)g);
             store_chains(out, (size_t)t, (size_t)g,
                          chain_step(f, &w[g].head, dx, isum[g][t], msum, acc));
@@ -217,6 +234,7 @@ ALWAYS_INLINE __m256 gemv_superblock(const format_256 *f, const uint8_t *block, 
     f->head(block, stride, &s.head);
     f->codes(block, stride, gemv_codes, &s);
     const __m256i msum = sum_minima(f, &s.head, x->sum);
+    s.isum = add_offset(f, &s.head, x->sum, s.isum);
     return chain_step(f, &s.head, _mm256_set1_ps(x->d[0]), s.isum, msum, acc);
 }
 

@@ -14,6 +14,8 @@
 
 #include "kernels/x86/gemm_panel_avx2.h"
 
+enum { DOT_OFFSET_Q4_K = 0 /* subtracted from codes, and added back to isum */ };
+
 /* Columns that are summed before they are multiplied by their scale: as many as fit. `largest` is
  * the largest |code - offset|. */
 ALWAYS_INLINE int dot_piece(int scale_cols, int largest)
@@ -42,6 +44,12 @@ ALWAYS_INLINE __m256i dot_add_scaled(__m256i isum, __m256i sum, __m256i scale, i
     (void)cols;
     (void)largest;
     return _mm256_add_epi32(isum, _mm256_madd_epi16(sum, scale));
+}
+
+/* isum + two products of 16-bit numbers in each lane. */
+ALWAYS_INLINE __m256i dot_add_pairs(__m256i isum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(isum, _mm256_madd_epi16(a, b));
 }
 
 /* isum + sum. */

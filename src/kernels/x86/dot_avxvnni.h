@@ -42,6 +42,10 @@ ALWAYS_INLINE __m256i dpwssd(__m256i sum, __m256i a, __m256i b)
 }
 #endif
 
+/* Subtracted from codes, and added back to isum: with it 32 columns are at most 32 * 8 * 127 = 32,512,
+ * which fits in 16 bits. */
+enum { DOT_OFFSET_Q4_K = 8 };
+
 /* Does the sum of `cols` products fit in 16 signed bits? `largest` is the largest |code - offset|. */
 ALWAYS_INLINE bool dot_is_narrow(int cols, int largest)
 {
@@ -74,6 +78,12 @@ ALWAYS_INLINE __m256i dot_add_scaled(__m256i isum, __m256i sum, __m256i scale, i
     if (dot_is_narrow(cols, largest))
         return dpwssd(isum, sum, scale);
     return _mm256_add_epi32(isum, _mm256_mullo_epi32(sum, scale));
+}
+
+/* isum + two products of 16-bit numbers in each lane. */
+ALWAYS_INLINE __m256i dot_add_pairs(__m256i isum, __m256i a, __m256i b)
+{
+    return dpwssd(isum, a, b);
 }
 
 /* isum + sum. */

@@ -16,7 +16,7 @@
 enum {
     LARGEST_Q2_K = 3,
     LARGEST_Q3_K = 4,
-    LARGEST_Q4_K = 15,
+    LARGEST_Q4_K = DOT_OFFSET_Q4_K == 8 ? 8 : 15,
     LARGEST_Q5_K = 31,
     LARGEST_Q6_K = 32,
     LARGEST_IQ4_XS = 127
@@ -26,6 +26,7 @@ enum {
 typedef struct head_256 {
     __m256i scale[16]; /* one per group of 16 or 32 columns, as dot_scale makes them */
     __m256i min[8];    /* pairs of 16-bit minima: { even group, odd group } */
+    __m256i added[4];  /* Q4_K: pairs of scale * DOT_OFFSET_Q4_K */
     __m256 d, dmin;
 } head_256;
 
@@ -55,6 +56,10 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
     EACH(p, 4)
     {
         out->min[p] = bytes_to_pair(min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
+        if (DOT_OFFSET_Q4_K != 0)
+            out->added[p] =
+                _mm256_mullo_epi16(bytes_to_pair(scale[p / 2], p % 2 * 2, p % 2 * 2 + 1),
+                                   _mm256_set1_epi16(DOT_OFFSET_Q4_K));
     }
 }
 
