@@ -159,6 +159,7 @@ typedef struct kern_attn_args {
     const uint8_t *n_keys; /* [n], 0 .. 64 */
     const void *k_page;    /* [256][64], kern_q8_keys or kern_q4_keys */
     const void *v_page;    /* [64][256], kern_q8_values or kern_q4_values */
+    const void *next_keys; /* hint, never read: k_page of the call that follows; may be NULL */
     float scale;
     bool first;
     kern_attn_acc *acc; /* [n] */

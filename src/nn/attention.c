@@ -221,10 +221,13 @@ static void tile_partition(const attn_run *run, const tile *t, size_t partition,
     if (end > block + BLOCKS)
         end = block + BLOCKS;
     kern_attn_block_fn *attn = attn_block_for(run->n->k, s->kv);
+    size_t last = (size_t)(last_pos / PAGE);
     for (size_t b = block; b < end; b++) {
         for (size_t i = 0; i < n; i++)
             m->n_keys[i] = visible_keys(first_pos + i / t->group, (uint64_t)b * PAGE);
         const unsigned char *c = page_cell(run, t->seg->pages[b], t->kv_head);
+        const unsigned char *next =
+            b < last ? page_cell(run, t->seg->pages[b + 1], t->kv_head) : NULL;
         kern_attn_args args = {
             .q = m->q[0],
             .q_stride = DIM,
@@ -232,6 +235,7 @@ static void tile_partition(const attn_run *run, const tile *t, size_t partition,
             .n_keys = m->n_keys,
             .k_page = c,
             .v_page = c + kv_half_bytes(s->kv),
+            .next_keys = next,
             .scale = 0.0625f, /* 256^-0.5 */
             .first = b == block,
             .acc = acc,

@@ -83,7 +83,10 @@ static inline void attn_gather(const kern_attn_args *a, size_t *next, attn_tile 
 
 CHAIN_INLINE chain_shape attn_shape(const attn_page page)
 {
-    return (chain_shape){.vectors = TILE_VECTORS, .halves = page == PAGE_F16_PER_LOAD};
+    const bool halves = page == PAGE_F16_PER_LOAD;
+    return (chain_shape){.vectors = TILE_VECTORS,
+                         .halves = halves,
+                         .prefetch = halves ? KV_TILE * (int)sizeof(uint16_t) : 0};
 }
 
 /* Selects a piece of a page: `rows` rows of 64 values, `stride` apart, from value `first` on. */
@@ -104,40 +107,33 @@ CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size
     piece->m_stride = 64;
 }
 
-/* Bytes of the values of a page. */
-CHAIN_INLINE size_t attn_values_bytes(const attn_page page)
+/* With few queries the kernel is memory-bound, and the hardware prefetcher does not follow its reads:
+ * keys end after a few pages of memory, values are read in columns of 64. So values are prefetched
+ * while scores are computed, and the keys of the next call while values are summed. Kernels that
+ * convert at each load spread this over their loops. */
+static inline const char *attn_after_values(const kern_attn_args *a)
 {
-    switch (page) {
-    case PAGE_F32: return (size_t)PAGE * DIM * sizeof(float);
-    case PAGE_F16_PER_LOAD:
-    case PAGE_F16_ONCE: return (size_t)PAGE * DIM * sizeof(uint16_t);
-    case PAGE_Q8_0_PER_LOAD:
-    case PAGE_Q8_0_ONCE: return sizeof(kern_q8_values);
-    default: return sizeof(kern_q4_values);
-    }
+    return a->next_keys != NULL ? a->next_keys : a->v_page;
 }
 
-/* Prefetches a quarter of the values while scores are computed. With few queries the kernel is
- * memory-bound, and values are read in columns of 64, which the hardware prefetcher does not
- * detect. */
-static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
+/* The others prefetch a quarter of the values with each piece of the keys. */
+CHAIN_INLINE void attn_prefetch_quarter(const kern_attn_args *a, size_t quarter,
                                         const attn_page page)
 {
-    const size_t bytes = attn_values_bytes(page) / 4;
-    for (size_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch((const char *)a->v_page + quarter * bytes + at);
+    const size_t all = page == PAGE_F32         ? (size_t)PAGE * DIM * sizeof(float)
+                       : page == PAGE_Q8_0_ONCE ? sizeof(kern_q8_values)
+                                                : sizeof(kern_q4_values);
+    for (size_t at = quarter * all / 4; at < (quarter + 1) * all / 4; at += 64)
+        __builtin_prefetch((const char *)a->v_page + at);
 }
 
-/* Codes and scales of the keys. While they are read, the values are prefetched. */
+/* Codes and scales of the keys. */
 CHAIN_INLINE kv_key_args attn_quantised_keys(const kern_attn_args *a, const attn_page page)
 {
     const kern_q8_keys *q8 = a->k_page;
     const kern_q4_keys *q4 = a->k_page;
     const bool nibbles = attn_codes(page) == KV_CODES_Q4_0;
-    return (kv_key_args){.code = a->k_page,
-                         .d = nibbles ? q4->d[0] : q8->d[0],
-                         .next = a->v_page,
-                         .next_bytes = attn_values_bytes(page)};
+    return (kv_key_args){.code = a->k_page, .d = nibbles ? q4->d[0] : q8->d[0], .next = a->v_page};
 }
 
 /* Piece of the keys: dimensions i .. i+63. */
@@ -149,7 +145,9 @@ CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t
         return;
     }
     const kv_key_args k = attn_quantised_keys(a, page);
-    *piece = (chain_args){t->piece, 64, PIECE, piece->width, piece->resume};
+    piece->m = t->piece;
+    piece->m_stride = 64;
+    piece->len = PIECE;
     for (size_t first = 0; first < PIECE; first += KERN_KV_GROUP)
         for (size_t j = 0; j < PAGE; j += VF_WIDTH) {
             const vf d = vf_load_f16(k.d + (i + first) / KERN_KV_GROUP * PAGE + j);
@@ -171,7 +169,9 @@ CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile 
         return;
     }
     const kv_value_args v = {.code = a->v_page};
-    *piece = (chain_args){t->piece, 64, t->max_keys, piece->width, piece->resume};
+    piece->m = t->piece;
+    piece->m_stride = 64;
+    piece->len = t->max_keys;
     for (size_t r = 0; r < t->max_keys; r++)
         CHAIN_UNROLL
     for (size_t i = 0; i < PIECE; i += VF_WIDTH) {
@@ -195,8 +195,10 @@ CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_
         const float *x[QUERIES];
         for (size_t q = 0; q < t->n; q++)
             x[q] = t->q[q] + i;
-        if (t->n <= FEW_QUERIES)
-            attn_prefetch_values(a, i / PIECE, page);
+        if ((page == PAGE_F32 || attn_scales_once(page)) && t->n <= FEW_QUERIES)
+            attn_prefetch_quarter(a, i / PIECE, page);
+        if (page == PAGE_F16_PER_LOAD)
+            keys.next = (const char *)a->v_page + i * PAGE * sizeof(uint16_t);
         attn_key_piece(a, i, t, &keys, page);
         chain_rows(&keys, x, t->score, t->n, attn_shape(page));
     }
@@ -239,7 +241,8 @@ CHAIN_INLINE void attn_value_chain(const kern_attn_args *a, const attn_tile *t, 
                                    float *const *out, size_t n, const attn_page page)
 {
     if (attn_scales_at_load(page)) {
-        const kv_value_args v = {a->v_page, t->value_d, first, end, d, first > 0};
+        const kv_value_args v = {a->v_page, t->value_d,          first, end, d,
+                                 first > 0, attn_after_values(a)};
         kv_value_rows(&v, x, out, PIECE, n, attn_codes(page));
         return;
     }
@@ -250,6 +253,8 @@ CHAIN_INLINE void attn_value_chain(const kern_attn_args *a, const attn_tile *t, 
     values.m = (const char *)values.m + first * values.m_stride * value_bytes;
     values.len = end - first;
     values.resume = first > 0;
+    if (page == PAGE_F16_PER_LOAD)
+        values.next = attn_after_values(a) + d * PAGE * sizeof(uint16_t);
     chain_group(&values, from, out, n, attn_shape(page));
 }
 

@@ -25,15 +25,26 @@ typedef struct chain_args {
     const void *m;   /* [len][width], floats or halves */
     size_t m_stride; /* values between rows of m */
     size_t len;
-    size_t width; /* outputs per row, a multiple of the tile width */
-    bool resume;  /* accumulators start with the values in out; otherwise with +0 */
+    size_t width;     /* outputs per row, a multiple of the tile width */
+    bool resume;      /* accumulators start with the values in out; otherwise with +0 */
+    const char *next; /* memory to prefetch; see chain_shape */
 } chain_args;
 
 /* Shape of a tile. Always a compile-time constant, so that all loops unroll. */
 typedef struct chain_shape {
-    int vectors; /* columns of a tile, in vectors */
-    bool halves; /* m is f16, converted at each load */
+    int vectors;  /* columns of a tile, in vectors */
+    bool halves;  /* m is f16, converted at each load */
+    int prefetch; /* bytes of `next` that are prefetched with each row of a tile; 0: none */
 } chain_shape;
+
+/* Prefetches part `step` of a memory that is used soon, `bytes` bytes. The parts are spread over a
+ * loop: a burst would wait for free line buffers and delay the arithmetic. The target is the L2
+ * cache: the memory is used only half a page later. */
+CHAIN_INLINE void chain_prefetch(const char *next, size_t step, const int bytes)
+{
+    for (int at = 0; at < bytes; at += 64)
+        __builtin_prefetch(next + step * (size_t)bytes + at, 0, 2);
+}
 
 CHAIN_INLINE vf chain_load(const chain_args *a, size_t at, const bool halves)
 {
@@ -47,6 +58,7 @@ CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *
     vf acc[TILE_ROWS][PAIR_VECTORS];
     size_t at = d;
     const int vectors = shape.vectors;
+    const size_t first_step = d / ((size_t)vectors * VF_WIDTH) * a->len;
     CHAIN_UNROLL
     for (int g = 0; g < rows; g++)
         CHAIN_UNROLL
@@ -54,6 +66,8 @@ CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *
         acc[g][v] = a->resume ? vf_load(out[g] + d + v * VF_WIDTH) : vf_zero();
     for (size_t i = 0; i < a->len; i++, at += a->m_stride) {
         vf column[PAIR_VECTORS];
+        if (shape.prefetch > 0)
+            chain_prefetch(a->next, first_step + i, shape.prefetch);
         CHAIN_UNROLL
         for (int v = 0; v < vectors; v++)
             column[v] = chain_load(a, at + (size_t)v * VF_WIDTH, shape.halves);

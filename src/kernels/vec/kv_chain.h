@@ -33,15 +33,17 @@ typedef struct kv_key_args {
     const void *code;  /* of kern_q8_keys or kern_q4_keys */
     const uint16_t *d; /* [KERN_KV_GROUPS][64] */
     const char *next;
-    size_t next_bytes;
 } kv_key_args;
 
-/* An eighth of the memory to prefetch, with the keys of group g. */
-static inline void kv_prefetch(const kv_key_args *a, size_t g)
+enum { KV_TILE = TILE_VECTORS * VF_WIDTH }; /* columns of a tile */
+
+/* Bytes to prefetch with each pair of dimensions of the keys, and with each position of the
+ * values: codes and scales of 64 positions in 256 dimensions, divided by the steps. */
+CHAIN_INLINE int kv_prefetch_bytes(const kv_codes codes, const int steps)
 {
-    const size_t bytes = a->next_bytes / KERN_KV_GROUPS;
-    for (size_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch(a->next + g * bytes + at);
+    const int bytes =
+        codes == KV_CODES_Q4_0 ? (int)sizeof(kern_q4_keys) : (int)sizeof(kern_q8_keys);
+    return bytes * KV_TILE / KERN_PAGE / steps;
 }
 
 /* Codes of dimensions i and i + 1, i even, of positions j .. */
@@ -71,12 +73,12 @@ CHAIN_INLINE void kv_key_tile(const kv_key_args *a, const float *const *x, float
         acc[g][v] = vf_zero();
     for (size_t group = 0; group < KERN_KV_GROUPS; group++) {
         vf d[TILE_VECTORS];
-        if (j == 0)
-            kv_prefetch(a, group);
         CHAIN_UNROLL
         for (int v = 0; v < TILE_VECTORS; v++)
             d[v] = vf_load_f16(a->d + group * KERN_PAGE + j + v * VF_WIDTH);
         for (size_t i = group * KERN_KV_GROUP; i < (group + 1) * KERN_KV_GROUP; i += 2) {
+            chain_prefetch(a->next, j / KV_TILE * (KERN_HEAD_DIM / 2) + i / 2,
+                           kv_prefetch_bytes(codes, KERN_HEAD_DIM / 2));
             CHAIN_UNROLL
             for (int v = 0; v < TILE_VECTORS; v++) {
                 vf pair[2];
@@ -98,8 +100,9 @@ typedef struct kv_value_args {
     const void *code; /* of kern_q8_values or kern_q4_values */
     const float *d;
     size_t first, end;
-    size_t dim;  /* out[g][0] is dimension `dim` */
-    bool resume; /* as in chain_args */
+    size_t dim;       /* out[g][0] is dimension `dim` */
+    bool resume;      /* as in chain_args */
+    const char *next; /* memory to prefetch: the keys of the next page */
 } kv_value_args;
 
 /* Codes of dimensions dim .. of position j. In Q4_0 dim is a multiple of 16, plus a multiple of
@@ -128,6 +131,8 @@ CHAIN_INLINE void kv_value_tile(const kv_value_args *a, const float *const *x, f
         acc[g][v] = a->resume ? vf_load(out[g] + c + v * VF_WIDTH) : vf_zero();
     for (size_t j = a->first; j < a->end; j++) {
         const float *d = a->d + j * KERN_KV_GROUPS + dim / KERN_KV_GROUP;
+        chain_prefetch(a->next, dim / KV_TILE * KERN_PAGE + j,
+                       kv_prefetch_bytes(codes, KERN_HEAD_DIM));
         CHAIN_UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
             const size_t at = (size_t)v * VF_WIDTH;
@@ -158,7 +163,7 @@ CHAIN_INLINE void kv_value_tile(const kv_value_args *a, const float *const *x, f
 CHAIN_INLINE void kv_key_rows(const kv_key_args *a, const float *const *x, float *const *out,
                               size_t rows, const kv_codes codes)
 {
-    for (size_t j = 0; j < KERN_PAGE; j += (size_t)TILE_VECTORS * VF_WIDTH)
+    for (size_t j = 0; j < KERN_PAGE; j += KV_TILE)
         KV_TILE_ROWS(rows, kv_key_tile, a, x, out, j, codes)
 }
 
@@ -167,7 +172,7 @@ CHAIN_INLINE void kv_key_rows(const kv_key_args *a, const float *const *x, float
 CHAIN_INLINE void kv_value_rows(const kv_value_args *a, const float *const *x, float *const *out,
                                 size_t width, size_t rows, const kv_codes codes)
 {
-    const size_t tile = (size_t)TILE_VECTORS * VF_WIDTH;
+    const size_t tile = KV_TILE;
     for (size_t c = 0; c < width; c += 2 * tile) {
         KV_TILE_ROWS(rows, kv_value_tile, a, x, out, c, codes, false)
         if (tile < width)
