@@ -414,8 +414,8 @@ class Commands(unittest.TestCase):
                 ("a\n```sh\nmote run m \\\n    --imgae x\n```\n", "planted.md:3: mote run has no flag --imgae"),
                 ("    git diff | build/mote run m -z 3\n", "mote run has no flag -z"),
                 ('    eval "$(mote env claude --modle x)"\n', "mote env has no flag --modle"),
-                ("`mote serve --kv q4_0`", "mote serve --kv is f16|f32|q8_0, not q4_0"),
-                ("`mote run m --kv=q4_0`", "mote run --kv=q4_0 is f16|f32|q8_0, not q4_0"),
+                ("`mote serve --kv q5_1`", "mote serve --kv is f16|f32|q8_0|q4_0, not q5_1"),
+                ("`mote run m --kv=q5_1`", "mote run --kv=q5_1 is f16|f32|q8_0|q4_0, not q5_1"),
                 ("with `--no-such-flag N`", "no command has the flag --no-such-flag")):
             with self.subTest(expect):
                 code, output = self.check(text)
