@@ -64,10 +64,12 @@ bool grammar_is_over(const grammar_matcher *m);
  * Jump-forward: the bytes that must follow because the grammar leaves no choice, at most `room`,
  * whole characters only. 0: there is a choice, or the text may end. The caller tokenizes them and
  * appends the tokens without sampling. It should leave the last of these tokens to the model: the
- * model may prefer a longer token that starts with it. GRAMMAR_NO_MEMORY: out of memory.
+ * model may prefer a longer token that starts with it. *ends: the text is complete after these
+ * bytes (which may be none) and nothing can follow; then the last token is no choice either.
+ * GRAMMAR_NO_MEMORY: out of memory.
  */
 #define GRAMMAR_NO_MEMORY SIZE_MAX
-size_t grammar_forced(grammar_matcher *m, char *out, size_t room);
+size_t grammar_forced(grammar_matcher *m, char *out, size_t room, bool *ends);
 
 /* The shortest bytes that complete the text, at most `room`, whole characters only. 0: the text is
  * complete, or a bounded search found none. */

@@ -261,12 +261,22 @@ static int only_byte(const config *x)
     return byte;
 }
 
-size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
+/* The text is complete and no byte may follow. */
+static bool is_final(const configs *c, uint32_t current)
+{
+    if (current == CONFIG_DEAD || !c->all[current].complete)
+        return false;
+    const uint64_t *bytes = c->all[current].bytes;
+    return (bytes[0] | bytes[1] | bytes[2] | bytes[3]) == 0;
+}
+
+size_t grammar_forced(grammar_matcher *m, char *out, size_t room, bool *ends)
 {
     configs *c = &m->g->c;
     uint32_t current = m->history[m->n];
     size_t n = 0, whole = 0;
     int byte;
+    *ends = false;
     collect_if_many(m->g);
     while (n < room && current != CONFIG_DEAD && (byte = only_byte(&c->all[current])) >= 0) {
         const bool begins = byte < 0x80 || byte >= 0xC0;
@@ -282,7 +292,9 @@ size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
     /* The last character counts only if all its bytes are there. */
     const unsigned lead = n > 0 ? (unsigned char)out[whole] : 0;
     const size_t wants = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    return n - whole == wants ? n : whole;
+    const size_t bytes = n - whole == wants ? n : whole;
+    *ends = bytes == n && is_final(c, current);
+    return bytes;
 }
 
 mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err)

@@ -130,6 +130,24 @@ static void expressions_and_choices(void **state)
     }
 }
 
+/* The first token decides; the rest and the end of the answer are not sampled. */
+static void last_tokens_of_a_choice(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        answer_record h = {0};
+        const mote_answer a = answer_in_format(
+            MOTE_FORMAT_CHOICES, "[\"yellow bananas and oranges\", \"green apples and pears\"]",
+            seed, false, &h);
+        const str said = strbuf_view(&h.content);
+        assert_true(str_is(said, "yellow bananas and oranges") ||
+                    str_is(said, "green apples and pears"));
+        assert_int_equal(a.finish, MOTE_FINISH_STOP);
+        assert_int_equal(a.answer_tokens - a.forced_tokens, 1);
+        record_clear(&h);
+    }
+}
+
 /* A GBNF grammar applies after thinking, and its fixed text is not sampled. */
 static void grammars(void **state)
 {
@@ -346,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_format_longer_than_max_tokens),
         cmocka_unit_test(any_object),
         cmocka_unit_test(expressions_and_choices),
+        cmocka_unit_test(last_tokens_of_a_choice),
         cmocka_unit_test(grammars),
         cmocka_unit_test(calls_can_be_required),
         cmocka_unit_test(calls_can_be_required_with_a_format),

@@ -245,6 +245,7 @@ static void test_forced_call(void **state)
     grammar *g;
     grammar_matcher *m;
     char out[128];
+    bool ends;
     assert_int_equal(
         json_doc_read(&doc,
                       str_of("{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
@@ -259,7 +260,7 @@ static void test_forced_call(void **state)
     json_doc_free(doc);
     assert_int_equal(grammar_matcher_new(&m, g, NULL), MOTE_OK);
     static const char forced[] = "\n<function=get_weather>\n<parameter=city>\n";
-    assert_int_equal(grammar_forced(m, out, sizeof out), sizeof forced - 1);
+    assert_int_equal(grammar_forced(m, out, sizeof out, &ends), sizeof forced - 1);
     assert_memory_equal(out, forced, sizeof forced - 1);
     grammar_matcher_free(m);
     grammar_free(g);

@@ -320,13 +320,14 @@ static void test_as_one_part(void **state)
     grammar *g;
     grammar_matcher *m;
     char out[64];
+    bool ends;
     grammar_begin(&b, &err);
     grammar_add_text(&b, str_of("<"));
     grammar_add_gbnf(&b, str_of("root ::= \"move: \" [a-h] [1-8] (\"!\" | \"?\")"));
     grammar_add_text(&b, str_of(">"));
     assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
     assert_int_equal(grammar_matcher_new(&m, g, NULL), MOTE_OK);
-    assert_int_equal(grammar_forced(m, out, sizeof out), 7);
+    assert_int_equal(grammar_forced(m, out, sizeof out, &ends), 7);
     assert_memory_equal(out, "<move: ", 7);
     assert_int_equal(grammar_shortest(m, out, sizeof out), 11);
     assert_memory_equal(out, "<move: a1!>", 11);

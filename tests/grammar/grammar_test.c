@@ -226,18 +226,21 @@ static grammar *literal_grammar(const char *first, const char *second)
     return rig_grammar(r, rule);
 }
 
+/* final: nothing can follow the forced bytes. */
 static void check_forced(const char *first, const char *second, const char *before,
-                         const char *forced)
+                         const char *forced, bool final)
 {
     grammar *g = literal_grammar(first, second);
     grammar_matcher *m;
     char out[64];
+    bool ends;
     assert_int_equal(grammar_matcher_new(&m, g, NULL), MOTE_OK);
     accept_text(m, before);
-    const size_t n = grammar_forced(m, out, sizeof out);
+    const size_t n = grammar_forced(m, out, sizeof out, &ends);
     assert_int_equal(n, strlen(forced));
+    assert_int_equal(ends, final);
     assert_memory_equal(out, forced, n);
-    assert_true(grammar_forced(m, out, 2) <= 2);
+    assert_true(grammar_forced(m, out, 2, &ends) <= 2);
     grammar_matcher_free(m);
     grammar_free(g);
 }
@@ -245,15 +248,16 @@ static void check_forced(const char *first, const char *second, const char *befo
 static void test_forced(void **state)
 {
     (void)state;
-    check_forced("hello one", "hello two", "", "hello ");
-    check_forced("hello one", "hello two", "hello o", "ne");
-    check_forced("hello", "hello two", "", "hello");
-    check_forced("hello", "hello two", "hello", "");
+    check_forced("hello one", "hello two", "", "hello ", false);
+    check_forced("hello one", "hello two", "hello o", "ne", true);
+    check_forced("hello one", "hello two", "hello one", "", true);
+    check_forced("hello", "hello two", "", "hello", false);
+    check_forced("hello", "hello two", "hello", "", false);
     /* The second byte differs: half a character is not forced. */
-    check_forced("a\xC3\xA9", "a\xC3\xA8", "", "a");
-    check_forced("a\xC3\xA9", "a\xC3\xA9", "a", "\xC3\xA9");
-    check_forced("a\xC3\xA9z", "a\xC3\xA9z", "a\xC3", "");
-    check_forced("\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80x", "", "\xF0\x9F\x98\x80");
+    check_forced("a\xC3\xA9", "a\xC3\xA8", "", "a", false);
+    check_forced("a\xC3\xA9", "a\xC3\xA9", "a", "\xC3\xA9", true);
+    check_forced("a\xC3\xA9z", "a\xC3\xA9z", "a\xC3", "", false);
+    check_forced("\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80x", "", "\xF0\x9F\x98\x80", false);
 }
 
 /* ---- long texts ---- */

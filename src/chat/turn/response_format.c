@@ -387,10 +387,12 @@ mote_status response_format_allowed(response_format *f, const uint32_t **allowed
 }
 
 mote_status response_format_forced(response_format *f, mote_token *ids, size_t room, size_t *n,
-                                   mote_error *err)
+                                   bool *ends, mote_error *err)
 {
     char text[RESPONSE_FORMAT_FORCED];
+    bool last;
     *n = 0;
+    *ends = false;
     if (f->must_call || (f->phase == RESPONSE_FORMAT_CALL && grammar_is_complete(f->call_at))) {
         ids[(*n)++] = format_tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
         return MOTE_OK;
@@ -398,13 +400,14 @@ mote_status response_format_forced(response_format *f, mote_token *ids, size_t r
     if (format_matcher(f) == NULL || format_may_call(f))
         return MOTE_OK;
     const size_t bytes =
-        grammar_forced(format_matcher(f), text, sizeof text < room ? sizeof text : room);
+        grammar_forced(format_matcher(f), text, sizeof text < room ? sizeof text : room, &last);
     if (bytes == GRAMMAR_NO_MEMORY)
         return err_set(err, MOTE_E_MEMORY, "out of memory: a response format");
+    *ends = last && f->phase == RESPONSE_FORMAT_ANSWER; /* text may follow a call */
     if (bytes == 0)
         return MOTE_OK;
     TRY(mote_tokenize(f->options->chat_ctx->model, text, bytes, 0, ids, room, n, err));
-    *n -= *n > 0; /* the model may choose a longer last token */
+    *n -= *n > 0 && !*ends; /* the model may choose a longer last token */
     return MOTE_OK;
 }
 

@@ -65,10 +65,10 @@ mote_status response_format_rewind(response_format *format, const mote_token *to
 mote_status response_format_allowed(response_format *format, const uint32_t **allowed,
                                     mote_error *err);
 /* Writes the tokens that must come next, at most `room` (RESPONSE_FORMAT_FORCED suffices). *n is 0
- * if there is a choice. */
+ * if there is a choice. *ends: the answer is complete after them and nothing can follow. */
 enum { RESPONSE_FORMAT_FORCED = 256, RESPONSE_FORMAT_COMPLETION = 2048 };
 mote_status response_format_forced(response_format *format, mote_token *ids, size_t room, size_t *n,
-                                   mote_error *err);
+                                   bool *ends, mote_error *err);
 /* Writes the shortest tokens that complete the answer or the call, at most `room`. *whole: they
  * complete it. Otherwise there is no constraint or no completion was found, and *n is 0. */
 mote_status response_format_complete(response_format *format, mote_token *ids, size_t room,

@@ -381,14 +381,17 @@ static mote_status turn_after_thinking(chat_turn *t, mote_error *err)
     return MOTE_OK;
 }
 
-/* Inserts the tokens that the response format forces, within max_tokens. */
-static mote_status turn_push_forced(chat_turn *t, mote_error *err)
+/* Inserts the tokens that the response format forces, within max_tokens. *ends: they complete the
+ * answer, so that it needs no more logits. */
+static mote_status turn_push_forced(chat_turn *t, bool *ends, mote_error *err)
 {
     mote_token ids[RESPONSE_FORMAT_FORCED];
     size_t n = 1;
-    while (t->state == TURN_ANSWERING && n > 0) {
+    *ends = false;
+    while (t->state == TURN_ANSWERING && n > 0 && !*ends) {
         const size_t left = t->max_tokens - turn_used(t);
-        TRY(response_format_forced(&t->format, ids, RESPONSE_FORMAT_FORCED, &n, err));
+        TRY(response_format_forced(&t->format, ids, RESPONSE_FORMAT_FORCED, &n, ends, err));
+        *ends = *ends && n <= left;
         n = n < left ? n : left;
         for (size_t i = 0; i < n; i++) {
             TRY(turn_push(t, ids[i], NULL, err));
@@ -405,14 +408,17 @@ static mote_status turn_after_token(chat_turn *t, mote_error *err)
 {
     const size_t held = t->options.answer->no_loop_guard ? 0 : loop_detector_suspects(&t->loop);
     const size_t certain = held > 0 ? t->pick_at[t->n_picks - held] : SIZE_MAX;
+    bool ends;
     if (t->state == TURN_THINKING)
         TRY(turn_after_thinking(t, err));
-    TRY(turn_push_forced(t, err));
+    TRY(turn_push_forced(t, &ends, err));
     TRY(turn_flush(t, certain < t->n ? certain : t->n, err));
     if (t->stops.hit)
         return turn_end(t, MOTE_FINISH_STOP_TEXT, err);
     if (t->options.answer->one_call && chat_parser_calls(t->parser) > 0)
         return turn_end(t, MOTE_FINISH_TOOL_CALLS, err);
+    if (ends)
+        return turn_end(t, MOTE_FINISH_STOP, err);
     if (turn_used(t) >= t->max_tokens)
         return turn_end(t, MOTE_FINISH_LENGTH, err);
     return MOTE_OK;
@@ -467,7 +473,8 @@ static mote_status turn_begin(chat_turn *t, mote_error *err)
         turn_begin_answer(t);
     else if (t->plan.last == 0 || t->enough)
         TRY(turn_close_thinking(t, t->enough ? MOTE_THINK_END_CLIENT : MOTE_THINK_END_BUDGET, err));
-    return turn_push_forced(t, err);
+    bool ends; /* if true, the end token is all that can be sampled */
+    return turn_push_forced(t, &ends, err);
 }
 
 mote_status chat_turn_next(chat_turn *t, const mote_session *session, chat_turn_want *want,
