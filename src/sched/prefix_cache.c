@@ -539,11 +539,17 @@ static void plan_keeps(sched_job *job)
 void prefix_cache_keep(sched *s, sched_job *job)
 {
     const size_t at = chunk_boundary((size_t)mote_session_length(job->session));
-    for (size_t i = 0; i < job->n_keeps; i++)
-        if (job->keeps[i] == at)
-            while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
-                if (!idle_drop_states(s))
-                    return;
+    size_t left = 0;
+    for (size_t i = 0; i < job->n_keeps; i++) {
+        if (job->keeps[i] != at) {
+            job->keeps[left++] = job->keeps[i];
+            continue;
+        }
+        while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
+            if (!idle_drop_states(s))
+                break;
+    }
+    job->n_keeps = left; /* prefill need not stop for this state again */
 }
 
 size_t prefix_cache_limit(const sched *s, const sched_job *job)
