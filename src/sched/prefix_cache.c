@@ -7,6 +7,10 @@
  * another job is prefilling the same prefix, the new job waits until that job reaches the position
  * where the two prompts differ, then forks there.
  *
+ * Branches. A session can be forked at a chunk boundary, or near its end. If two jobs in a row leave
+ * a cached session in the same chunk (equal instructions, other questions), the second one caches a
+ * copy of its session at the first of both positions. Later jobs start there.
+ *
  * Sessions of finished jobs become idle sessions in LRU order. Paused jobs (key_share.c) keep their
  * sessions; together with the idle ones there are at most options.idle_sessions. When KV pages run
  * out, memory is freed in this order: unpinned idle sessions; pinned ones, if a running job needs
@@ -23,6 +27,7 @@
 enum {
     MIN_WAIT_GAIN = 128,  /* tokens that waiting for another job's prefill must save */
     MIN_KEEP_TOKENS = 64, /* of an idle session; also between two kept states */
+    MIN_BRANCH_GAIN = 8,  /* tokens that a branch must save */
     MIN_MISS_TOKENS = 64, /* prefill cost of a difference that is worth reporting */
     MAX_EDIT = 32,        /* tokens of a difference after which texts may be equal again */
     MIN_EQUAL_AGAIN = 8,
@@ -122,14 +127,13 @@ static uint32_t parked_sessions(const sched *s)
     return n;
 }
 
-/* Adds the session of a finished job. Entries it covers are freed; if an entry covers it, the
- * session itself is freed. */
-static void idle_add(sched *s, const sched_job *job)
+/* Adds a session of the job: that of the finished job, or a branch. Entries it covers are freed; if
+ * an entry covers it, the session itself is freed. Branches stay: they save what others do not. */
+static void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_branch)
 {
-    mote_session *session = job->session;
-    for (uint32_t i = 0; i < s->n_idle; i++) {
+    for (uint32_t i = 0; i < s->n_idle && !is_branch; i++) {
         idle_session *e = &s->idle[i];
-        if (e->info.ns != job->options.ns)
+        if (e->info.ns != job->options.ns || e->is_branch)
             continue;
         if (!e->info.pinned && session_covers(session, e->session)) {
             idle_free(s, i--);
@@ -144,7 +148,13 @@ static void idle_add(sched *s, const sched_job *job)
         return;
     }
     idle_session *e = &s->idle[s->n_idle++];
-    *e = (idle_session){.session = session, .n_prompt = job->n_prompt, .info = job->reused_from};
+    *e =
+        (idle_session){.session = session,
+                       .n_prompt = is_branch ? (size_t)mote_session_length(session) : job->n_prompt,
+                       .differs_at = job->differs_at,
+                       .is_branch = is_branch};
+    if (!is_branch)
+        e->info = job->reused_from;
     if (e->info.id == 0)
         e->info.id = new_prefix_id(s);
     e->info.ns = job->options.ns;
@@ -176,7 +186,7 @@ void prefix_cache_end(sched *s, sched_job *job)
     if (job->session == NULL)
         return;
     if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= MIN_KEEP_TOKENS)
-        idle_add(s, job);
+        idle_add(s, job, job->session, false);
     else
         mote_session_free(job->session);
     job->session = NULL;
@@ -536,8 +546,20 @@ static void plan_keeps(sched_job *job)
         plan_keep(job, job->n_prompt - 1, MIN_KEEP_TOKENS, &last);
 }
 
+/* Caches a copy of the session at branch_at. Without room it is not cached. */
+static void keep_branch(sched *s, sched_job *job)
+{
+    mote_session *copy;
+    mote_error err;
+    job->branch_at = 0;
+    if (mote_session_fork(&copy, job->session, &err) == MOTE_OK)
+        idle_add(s, job, copy, true);
+}
+
 void prefix_cache_keep(sched *s, sched_job *job)
 {
+    if (job->branch_at > 0 && mote_session_length(job->session) == job->branch_at)
+        keep_branch(s, job);
     const size_t at = chunk_boundary((size_t)mote_session_length(job->session));
     size_t left = 0;
     for (size_t i = 0; i < job->n_keeps; i++) {
@@ -562,6 +584,8 @@ size_t prefix_cache_limit(const sched *s, const sched_job *job)
         if (last > at && last < limit)
             limit = last;
     }
+    if (job->branch_at > at && job->branch_at < limit)
+        limit = job->branch_at;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         const sched_job *other = s->slots[i];
         if (other->state == JOB_WAITING && other->waits_for == job && other->fork_at > at &&
@@ -582,11 +606,27 @@ static bool job_continues(const sched_job *job, const idle_session *e, const pre
            (from->same + GENERATION_PROMPT >= e->n_prompt && job->n_prompt > e->n_prompt);
 }
 
+/* Plans a branch if the last job left the source in the same chunk, which the source can only be
+ * rewound to the start of. Two places are needed: for the branch and for the session of a finished
+ * job. */
+static void plan_branch(const sched *s, sched_job *job, const prefix_source *from, idle_session *e)
+{
+    job->differs_at = from->same;
+    if (e == NULL)
+        return;
+    const size_t at = e->differs_at < from->same ? e->differs_at : from->same;
+    if (chunk_boundary(e->differs_at) == chunk_boundary(from->same) &&
+        at >= from->reach + MIN_BRANCH_GAIN && s->options.idle_sessions >= 2)
+        job->branch_at = at;
+    e->differs_at = from->same;
+}
+
 /* Takes the source over if the job continues it, else forks it; without a source, a new one. */
 static mote_status job_make_session(sched *s, sched_job *job, const prefix_source *from,
                                     mote_error *err)
 {
     job->reused_from = (sched_prefix){0};
+    job->differs_at = job->branch_at = 0;
     if (from->session == NULL)
         return mote_session_new(&job->session, s->engine,
                                 &(mote_session_options){.context = s->options.context}, err);
@@ -594,7 +634,8 @@ static mote_status job_make_session(sched *s, sched_job *job, const prefix_sourc
     while (from->is_idle && s->idle[i].session != from->session)
         i++;
     idle_session *e = from->is_idle ? &s->idle[i] : NULL;
-    if (e != NULL && !e->info.pinned && job_continues(job, e, from)) {
+    plan_branch(s, job, from, e);
+    if (e != NULL && !e->info.pinned && !e->is_branch && job_continues(job, e, from)) {
         job->session = from->session;
         job->reused_from = e->info;
         job->reused_from.hits++;

@@ -116,6 +116,8 @@ struct sched_job {
     size_t fork_at;             /* position that job has to reach */
     size_t keeps[SCHED_MAX_KEEPS];
     size_t n_keeps;
+    size_t differs_at;        /* where its prompt left the session that it started from; 0: none */
+    size_t branch_at;         /* a copy of the session is cached at this position; 0: none */
     sched_prefix reused_from; /* idle session that it took over; id 0: none */
     double last_token;        /* time */
     strbuf new_events;        /* since the last publication */
@@ -127,10 +129,12 @@ struct sched_job {
     sched_result result; /* of the engine thread until pending_finished, then of the loop thread */
 };
 
-/* A session of a finished job. */
+/* A session of a finished job, or of a branch: a prefix after which several prompts differed. */
 typedef struct idle_session {
     mote_session *session;
     size_t n_prompt;
+    size_t differs_at;  /* where the last job that started from it left its tokens; 0: none */
+    bool is_branch;     /* jobs fork it and never take it over */
     uint64_t last_used; /* idle_clock of the last use */
     sched_prefix info;
     bool dropped; /* to be freed at the next step boundary */

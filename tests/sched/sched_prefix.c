@@ -55,6 +55,33 @@ static void shared_prefix_is_prefilled_once(void **state)
     question_fini(&second);
 }
 
+/* Prompts with equal instructions and other questions: from the fourth on, everything before the
+ * question is reused, also if it ends between two chunk boundaries. */
+static void branch_is_cached(void **state)
+{
+    (void)state;
+    size_t gained = 0;
+    for (size_t words = 120; words < 150; words += 6) {
+        service s;
+        sched_reuse from;
+        uint64_t n[5];
+        service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+        size_t head = 0;
+        for (size_t i = 0; i < 5; i++) {
+            question q = question_of_words(&tiny, 20 + i, words, 10, 12);
+            head = q.prompt.marks[0].position;
+            n[i] = reused(&s, &q, 1, &from);
+            question_fini(&q);
+        }
+        assert_true(n[1] + 32 > head && n[1] % 32 == 0);
+        assert_true(n[3] >= n[1] && n[4] == n[3]);
+        assert_true(n[3] == n[1] || n[3] >= head);
+        gained += n[3] > n[1];
+        service_close(&s);
+    }
+    assert_true(gained >= 2);
+}
+
 static void namespaces_share_nothing(void **state)
 {
     (void)state;
@@ -359,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_prefix_is_prefilled_once),
+        cmocka_unit_test(branch_is_cached),
         cmocka_unit_test(namespaces_share_nothing),
         cmocka_unit_test(namespaces_do_not_wait_for_each_other),
         cmocka_unit_test(equal_prompts_are_prefilled_once),
