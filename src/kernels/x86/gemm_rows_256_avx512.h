@@ -2,9 +2,9 @@
 /*
  * gemm_rows_256_avx512.h - one or two tokens with superblock formats, along the weight rows.
  *
- * With so few tokens a product is bound by memory. So superblocks are read in the order of memory, whatever row they belong
- * to, and prefetched twice: far ahead into the L2 cache, which can have more lines in flight than
- * the L1 cache, and a little ahead into the L1 cache.
+ * With so few tokens a product is bound by memory. So superblocks are read in the order of memory,
+ * whatever row they belong to, and prefetched twice: far ahead into the L2 cache, which can have
+ * more lines in flight than the L1 cache, and a little ahead into the L1 cache.
  *
  * The 256 codes of a superblock become four vectors of bytes, in the order of the file. vpdpbusd
  * multiplies them by activations, which are copied into that order once per call. A lane is a sum of
@@ -63,11 +63,9 @@ typedef struct rows_format {
     bool wide;        /* sums do not fit in 16 bits */
     void (*heads)(const uint8_t *block, batch_heads *out);
     void (*codes)(const uint8_t *block, __m512i q[4]);
-    /* Quarter c of vector k has 16 columns from 16 * columns[k][c] on; their scale is number
-     * group[k][c] of the eight in scale[table[k]]. */
-    int columns[4][4];
-    int table[4];
-    const uint8_t (*spread)[64]; /* [4]: indices that spread those eight scales over a vector */
+    int columns[4][4]; /* quarter c of vector k has the columns 16 * columns[k][c] and following */
+    int table[4];      /* vector k takes its scales from batch_scales.scale[table[k]] */
+    const uint8_t (*spread)[64]; /* [4]: indices that spread these scales over the quarters */
 } rows_format;
 
 /* Activations in the order of the codes. */
