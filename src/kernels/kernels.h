@@ -21,8 +21,9 @@ enum {
     KERN_KV_GROUP = 32,         /* dimensions per scale in a Q8_0 or Q4_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
     KERN_LANES = 16, /* accumulators of a "lanes" sum (docs/numerics.md section 2) */
-    /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. */
-    KERN_SCRATCH_BYTES = 1 << 20
+    /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. It suffices for KERN_MAX_COLS. */
+    KERN_SCRATCH_BYTES = 1 << 20,
+    KERN_MAX_COLS = 1 << 18 /* columns of a weight matrix */
 };
 
 /* ---- GEMM: y[t][r] = sum_i w[r][i] * x[t][i] ---- */
@@ -42,7 +43,7 @@ typedef struct kern_gemm_args {
     const void *w; /* [rows] weight rows, without gaps between them */
     size_t row_bytes;
     size_t rows;
-    const kern_act *x; /* cols is a multiple of the block size */
+    const kern_act *x; /* cols is a multiple of the block size, at most KERN_MAX_COLS */
     float *y;          /* y[t * y_stride + r] */
     size_t y_stride;
     void *scratch; /* KERN_SCRATCH_BYTES */

@@ -8,7 +8,9 @@
  */
 #include "model/hparams.h"
 
-enum { MAX_EMBD = 1 << 16, MAX_FF = 1 << 18, MAX_HEADS = 1024, MAX_VOCAB = 1 << 22 };
+#include "kernels/kernels.h"
+
+enum { MAX_EMBD = 1 << 16, MAX_FF = KERN_MAX_COLS, MAX_HEADS = 1024, MAX_VOCAB = 1 << 22 };
 
 typedef struct bounded {
     const char *key;

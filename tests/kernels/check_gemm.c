@@ -174,6 +174,9 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
 {
     static const shape large[] = {{100, 2, 1},  {70, 3, 13},  {3, 1, 1900},         {96, 2, 48},
                                   {3, 3, 1900}, {33, 9, 150}, {40, 1, WIDE_TOKENS}, {7, 80, 26}};
+    /* The longest rows, which need the most scratch memory. */
+    static const shape longest[] = {
+        {1, KERN_MAX_COLS, 1}, {1, KERN_MAX_COLS, 2}, {1, KERN_MAX_COLS, 9}};
     /* The last shape is for float formats only: rows longer than a piece. */
     const size_t n_large = sizeof large / sizeof *large - (info->block_values != 1);
     const size_t unit = info->block_values == 1 ? 24 : info->block_values;
@@ -189,7 +192,10 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
         *out = (shape){1 + check_below(c, MAX_ROWS), 1 + check_below(c, 3), i - MAX_ROWS + 1};
     else if (i - MAX_ROWS - MAX_TOKENS < n_large)
         *out = large[i - MAX_ROWS - MAX_TOKENS];
-    else
+    else if (i - MAX_ROWS - MAX_TOKENS - n_large < sizeof longest / sizeof *longest) {
+        *out = longest[i - MAX_ROWS - MAX_TOKENS - n_large];
+        return true;
+    } else
         return false;
     if (info->block_values == 32) /* a few times 256 columns, with tails */
         out->cols = out->cols * 6 - check_below(c, 6);

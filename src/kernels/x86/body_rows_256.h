@@ -286,13 +286,12 @@ ALWAYS_INLINE size_t rows_bytes(const rows_format *f, size_t n, size_t tokens)
            n * lanes * (1 + (size_t)f->min_pairs) * 4;
 }
 
-/* 1 to 8 tokens. False: not done, because rows have gaps or are too long. */
+/* 1 to 8 tokens. False: not done, because there are more or their rows are too long. */
 ALWAYS_INLINE bool gemm_rows_256(const rows_format *f, const kern_gemm_args *a)
 {
     const size_t blocks = a->x->cols / SLAB_COLS, stage_bytes = ROWS_BATCH * 256;
     const size_t n = a->x->n == 1 ? blocks + ROWS_BATCH - 1 : blocks;
-    if (a->x->n > ROWS_TOKENS || a->row_bytes != blocks * f->block_bytes ||
-        stage_bytes + rows_bytes(f, n, a->x->n) > KERN_SCRATCH_BYTES)
+    if (a->x->n > ROWS_TOKENS || stage_bytes + rows_bytes(f, n, a->x->n) > KERN_SCRATCH_BYTES)
         return false;
     unsigned char *stage = a->scratch;
     const rows_x x = rows_copy(f, a->x, n, stage + stage_bytes);
@@ -314,7 +313,8 @@ ALWAYS_INLINE bool gemm_rows_256(const rows_format *f, const kern_gemm_args *a)
     return true;
 }
 
-/* The kernel of a format with row kernels, at a level. Include body_gemm_256.h before, or define GEMM_PANEL. */
+/* The kernel of a format with row kernels, at a level. Include body_gemm_256.h before, or define
+ * GEMM_PANEL. */
 #define GEMM_ROWS(f, level)                                                                        \
     GEMM_PANEL(f)                                                                                  \
     void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \

@@ -422,11 +422,12 @@ static void gemm_256_avx512(const kern_gemm_args *a, const kernel_256 *k)
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
         static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format};      \
-        switch (a->x->n) {                                                                         \
-        case 1: one_##format(a); break;                                                            \
-        case 2: two_##format(a); break;                                                            \
-        default: gemm_256_avx512(a, &kernel); break;                                               \
-        }                                                                                          \
+        if (!rows_fit(a->x))                                                                       \
+            gemm_256_avx512(a, &kernel);                                                           \
+        else if (a->x->n == 1)                                                                     \
+            one_##format(a);                                                                       \
+        else                                                                                       \
+            two_##format(a);                                                                       \
     }
 
 GEMM(q2_k, head_q2_k)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_level_x86.c - GEMM and activation kernels of AVX2, AVX-VNNI, AVX-512 and AMX. Pointer assignments
- * only. */
+/* gemm_level_x86.c - GEMM and activation kernels of AVX2, AVX-VNNI, AVX-512 and AMX. Pointer
+ * assignments only. */
 #include "kernels/variants.h"
 
 void kern_gemm_level_avx2(kern_table *table)

@@ -616,6 +616,22 @@ ALWAYS_INLINE void rows_sums(const rows_format *f, const int16_t *sum, const row
     }
 }
 
+/* Scratch bytes of the activations of a token. */
+ALWAYS_INLINE size_t rows_token_bytes(size_t cols)
+{
+    const size_t blocks = cols / SLAB_COLS, n = blocks + BATCH - 1;
+    const size_t bytes =
+        blocks * (SLAB_COLS + 64 * sizeof(int32_t)) + n * (16 * sizeof(int16_t) + sizeof(float));
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Can gemm_along_rows take this call? One token always fits; two tokens of very long rows do not. */
+ALWAYS_INLINE bool rows_fit(const kern_act *x)
+{
+    return x->n <= MAX_TOKENS &&
+           BATCH * MAX_BLOCK_BYTES + x->n * rows_token_bytes(x->cols) <= KERN_SCRATCH_BYTES;
+}
+
 /* Token t. `buffer` is advanced past its activations. */
 ALWAYS_INLINE rows_x rows_prepare(const rows_format *f, const kern_act *a, size_t t,
                                   unsigned char **buffer)
@@ -625,9 +641,7 @@ ALWAYS_INLINE rows_x rows_prepare(const rows_format *f, const kern_act *a, size_
     x.start = (int32_t *)(x.q + blocks * SLAB_COLS);
     x.sum = (int16_t *)(x.start + blocks * 64);
     x.d = (float *)(x.sum + n * 16);
-    *buffer += (blocks * (SLAB_COLS + 64 * sizeof *x.start) +
-                n * (16 * sizeof *x.sum + sizeof *x.d) + 63) /
-               64 * 64;
+    *buffer += rows_token_bytes(a->cols);
     for (size_t b = 0; b < blocks; b++) {
         int8_t *q = x.q + b * SLAB_COLS;
         rows_copy_codes(f, a->q + (first + b) * SLAB_COLS, q);

@@ -2,10 +2,10 @@
 /*
  * gemm_unpack_lanes.h - unpacks superblocks of 8 rows to vectors with one row per lane.
  *
- * Include a dot_*.h first. With one row per lane, extracting a packed scale is the same shift and mask for all rows. Each
- * format has two functions. head_* unpacks d, the scales and the minima. codes_* unpacks the codes
- * and passes them, 16 columns at a time, to a function that stores or multiplies them. All
- * functions are inlined into the caller.
+ * Include a dot_*.h first. With one row per lane, extracting a packed scale is the same shift and
+ * mask for all rows. Each format has two functions. head_* unpacks d, the scales and the minima.
+ * codes_* unpacks the codes and passes them, 16 columns at a time, to a function that stores or
+ * multiplies them. All functions are inlined into the caller.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_LANES_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_LANES_H
