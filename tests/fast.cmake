@@ -59,6 +59,7 @@ mote_fast(server/http http_head http_malformed http_valid)
 mote_fast(server/models api_models)
 mote_fast(server/request api_params_docs api_openai_errors)
 mote_fast(server/vision api_videos)
+mote_fast(spec unit_spec_lookup unit_spec_tuner)
 mote_fast(store store_names store_files store_homes unit_file_hash)
 mote_fast(tok unit_tok unit_tok_text unit_tok_stream unit_tok_malformed golden_tok)
 

@@ -276,13 +276,13 @@ static mote_status answer_drive(answer_job *a, mote_error *err)
     mote_session *session = a->chat->session;
     chat_turn_want want;
     double began = os_now();
-    TRY(chat_turn_next(a->turn, session, &want, err));
+    TRY(chat_turn_next(a->turn, session, 0, &want, err));
     mote_status status = answer_prefill(a, &want, err);
     a->result.seconds_prefill = os_now() - began;
     a->result.prefilled_tokens = a->computed - a->result.reused_tokens;
     began = os_now();
     while (status == MOTE_OK) {
-        TRY(chat_turn_next(a->turn, session, &want, err));
+        TRY(chat_turn_next(a->turn, session, 0, &want, err));
         if (want.over)
             break;
         status = answer_decode(a, &want, err);

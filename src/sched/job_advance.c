@@ -193,7 +193,7 @@ static void job_first_tokens(sched *s, sched_job *job)
     if (job->options.kind == SCHED_SCORE)
         want.n--; /* logits after the last token are not needed */
     if (job->turn != NULL) {
-        const mote_status status = chat_turn_next(job->turn, NULL, &want, &err);
+        const mote_status status = chat_turn_next(job->turn, NULL, 0, &want, &err);
         if (status != MOTE_OK) {
             job_finish(s, job, status, &err);
             return;
@@ -223,7 +223,7 @@ static void job_next_tokens(sched *s, sched_job *job)
     mote_error err;
     chat_turn_want want;
     do {
-        const mote_status status = chat_turn_next(job->turn, job->session, &want, &err);
+        const mote_status status = chat_turn_next(job->turn, job->session, 0, &want, &err);
         if (status != MOTE_OK || want.over) {
             job_count_token(s, job);
             job_finish(s, job, status, &err);

@@ -92,7 +92,7 @@ static void job_start(turn_host *h, turn_job *g)
     if (g->turn == NULL)
         check_ok(turn_job_new(g, h, &err), &err);
     check_ok(mote_session_new(&g->session, h->engine, NULL, &err), &err);
-    check_ok(chat_turn_next(g->turn, NULL, &g->want, &err), &err);
+    check_ok(chat_turn_next(g->turn, NULL, 0, &g->want, &err), &err);
     g->started = true;
 }
 
@@ -124,7 +124,7 @@ static void after_step(turn_job *g)
     turn_job_answer(g, &written);
     if (g->end_thinking_at > 0 && written >= g->end_thinking_at)
         chat_turn_end_thinking(g->turn);
-    check_ok(chat_turn_next(g->turn, g->session, &g->want, &err), &err);
+    check_ok(chat_turn_next(g->turn, g->session, 0, &g->want, &err), &err);
     if (g->want.over) {
         mote_session_free(g->session);
         g->session = NULL;

@@ -352,7 +352,7 @@ static void job_start(batch_job *g, int i)
                                        .answer = &g->how};
     assert_int_equal(chat_turn_new(&g->turn, &options, NULL), MOTE_OK);
     assert_int_equal(mote_session_new(&g->session, engine, NULL, NULL), MOTE_OK);
-    assert_int_equal(chat_turn_next(g->turn, NULL, &g->want, NULL), MOTE_OK);
+    assert_int_equal(chat_turn_next(g->turn, NULL, 0, &g->want, NULL), MOTE_OK);
 }
 
 static void job_free(batch_job *g)
@@ -382,7 +382,7 @@ static bool jobs_step(batch_job *jobs, int n)
     assert_int_equal(mote_step(engine, work, n_work, NULL), MOTE_OK);
     for (int i = 0; i < n; i++)
         if (!jobs[i].want.over)
-            assert_int_equal(chat_turn_next(jobs[i].turn, jobs[i].session, &jobs[i].want, NULL),
+            assert_int_equal(chat_turn_next(jobs[i].turn, jobs[i].session, 0, &jobs[i].want, NULL),
                              MOTE_OK);
     return true;
 }

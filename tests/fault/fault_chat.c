@@ -128,7 +128,7 @@ static mote_status act_vocab(strbuf *out, mote_error *err)
 static mote_status run_turn(turn_job *g, mote_error *err)
 {
     TRY(turn_job_new(g, &host, err));
-    TRY(chat_turn_next(g->turn, NULL, &g->want, err));
+    TRY(chat_turn_next(g->turn, NULL, 0, &g->want, err));
     while (!g->want.over) {
         uint64_t at = mote_session_length(g->session);
         if (at > g->want.same)
@@ -137,7 +137,7 @@ static mote_status run_turn(turn_job *g, mote_error *err)
         if (at < g->want.n)
             rig_feed(host.engine, g->session, g->want.tokens + at, g->want.n - at,
                      MOTE_LOGITS_LAST);
-        TRY(chat_turn_next(g->turn, g->session, &g->want, err));
+        TRY(chat_turn_next(g->turn, g->session, 0, &g->want, err));
     }
     return MOTE_OK;
 }

@@ -113,10 +113,10 @@ void rig_solo(const rig *r, const question *q, uint64_t context, test_output *ou
     how.event = solo_on_event;
     how.with = out;
     must(chat_turn_new(&turn, &how, &err), &err);
-    must(chat_turn_next(turn, NULL, &want, &err), &err);
+    must(chat_turn_next(turn, NULL, 0, &want, &err), &err);
     while (!want.over) {
         solo_step(engine, session, &want);
-        must(chat_turn_next(turn, session, &want, &err), &err);
+        must(chat_turn_next(turn, session, 0, &want, &err), &err);
     }
     size_t n;
     bool open;

@@ -236,8 +236,8 @@ static void turn_set_bias(chat_turn *t, const uint32_t *allowed)
         turn_forbid(t, tags[CHAT_TAG_CALL]);
 }
 
-static mote_status turn_sample(chat_turn *t, const mote_session *session, mote_choice *out,
-                               mote_error *err)
+static mote_status turn_sample(chat_turn *t, const mote_session *session, size_t row,
+                               mote_choice *out, mote_error *err)
 {
     mote_sampling sampling = t->sampling;
     if (t->state == TURN_ANSWERING)
@@ -251,7 +251,7 @@ static mote_status turn_sample(chat_turn *t, const mote_session *session, mote_c
         sampling.temperature = fmaxf(sampling.temperature, 0.7f);
         sampling.top_k = sampling.top_k > 0 ? sampling.top_k : 20;
     }
-    return mote_sample(session, 0, &sampling, out, err);
+    return mote_sample(session, row, &sampling, out, err);
 }
 
 static str turn_token_bytes(const chat_turn *t, size_t at)
@@ -425,7 +425,7 @@ static mote_status turn_after_token(chat_turn *t, mote_error *err)
 }
 
 /* Samples and handles one token. *same is lowered if a loop is cut out (chat_turn_want.same). */
-static mote_status turn_advance(chat_turn *t, const mote_session *session, size_t *same,
+static mote_status turn_advance(chat_turn *t, const mote_session *session, size_t row, size_t *same,
                                 mote_error *err)
 {
     mote_choice choice;
@@ -436,7 +436,7 @@ static mote_status turn_advance(chat_turn *t, const mote_session *session, size_
         TRY(turn_close_thinking(t, MOTE_THINK_END_CLIENT, err));
         return turn_after_token(t, err);
     }
-    TRY(turn_sample(t, session, &choice, err));
+    TRY(turn_sample(t, session, row, &choice, err));
     if (mote_token_is_end(t->chat_ctx->model, choice.token)) {
         if (t->state == TURN_ANSWERING)
             return turn_end(t, MOTE_FINISH_STOP, err);
@@ -477,14 +477,14 @@ static mote_status turn_begin(chat_turn *t, mote_error *err)
     return turn_push_forced(t, &ends, err);
 }
 
-mote_status chat_turn_next(chat_turn *t, const mote_session *session, chat_turn_want *want,
-                           mote_error *err)
+mote_status chat_turn_next(chat_turn *t, const mote_session *session, size_t row,
+                           chat_turn_want *want, mote_error *err)
 {
     size_t same = t->state == TURN_NEW ? 0 : t->n;
     if (t->state == TURN_NEW)
         TRY(turn_begin(t, err));
     else if (t->state != TURN_OVER)
-        TRY(turn_advance(t, session, &same, err));
+        TRY(turn_advance(t, session, row, &same, err));
     *want = (chat_turn_want){
         .tokens = t->tokens, .n = t->n, .same = same, .over = t->state == TURN_OVER};
     return MOTE_OK;

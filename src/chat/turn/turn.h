@@ -6,7 +6,10 @@
  * that sequence (append, or rewind where the sequence changed), then passes the session with the
  * logits of the last token:
  *
- *     chat_turn_next(turn, session, &want)   until want.over
+ *     chat_turn_next(turn, session, row, &want)   until want.over
+ *
+ * With drafts (spec.h) the session may hold more tokens; `row` then selects the logits of the last
+ * wanted token.
  *
  * So a plain loop drives one turn (chat_answer.c) and the scheduler drives many in one batch. The
  * output depends only on the logits, the options and the tokens.
@@ -73,10 +76,11 @@ typedef struct chat_turn_want {
     bool over;   /* the turn has ended; no more logits are needed */
 } chat_turn_want;
 
-/* The first call does not read the session, which may be NULL then. want->tokens is valid until
- * the next call. */
-mote_status chat_turn_next(chat_turn *turn, const mote_session *session, chat_turn_want *want,
-                           mote_error *err);
+/* Samples from row `row` of the session's logits, which is the row of the last wanted token. The
+ * first call does not read the session, which may be NULL then. want->tokens is valid until the next
+ * call. */
+mote_status chat_turn_next(chat_turn *turn, const mote_session *session, size_t row,
+                           chat_turn_want *want, mote_error *err);
 
 /* Closes thinking instead of sampling the next token. No effect without an open think block. */
 void chat_turn_end_thinking(chat_turn *turn);
