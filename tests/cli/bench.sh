@@ -13,6 +13,21 @@ json 'all(r["best_seconds"] > 0 for r in d["results"])'
 call 0 bench "$model" -p 8 -d 0 -b 0 -n 2 -r 1 --md -q
 grep -q '^| prefill 8 ' "$work/out" || fail "Markdown table"
 
+# Imposed acceptance: all or none of the draft tokens. A draft ends before a multiple of 32.
+call 0 bench "$model" -p 0 -d 0 -b 0 --spec 1,3 --accept 1 --spec-streams 1,2 -n 8 -r 2 --json -q
+json '[(r["streams"], r["drafts"]) for r in d["speculative"]["results"]] == [(1, 0), (1, 1), (1, 3), (2, 0), (2, 1), (2, 3)]'
+json 'all(r["accepted"] == r["drafted"] and r["tokens"] == 8 * r["streams"] + r["accepted"] for r in d["speculative"]["results"])'
+json '[r["drafted"] for r in d["speculative"]["results"]] == [0, 8, 23, 0, 16, 46]'
+json 'all(r["verify_seconds"] > 0 and r["sample_seconds"] > 0 and r["of_plain"] > 0 for r in d["speculative"]["results"])'
+call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 -q
+grep -q "acceptance 1,0 imposed" "$work/out" || fail "speculative table"
+call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 --json -q
+json 'all(r["accepted"] == (8 if r["drafts"] else 0) for r in d["speculative"]["results"])'
+call 2 bench "$model" --spec 9
+grep -q "1 to 8 draft tokens, got 9" "$work/err" || fail "spec 9: $(cat "$work/err")"
+call 2 bench "$model" --spec 2 --accept 1.5
+grep -q "1 to 8 numbers from 0 to 1" "$work/err" || fail "accept 1.5: $(cat "$work/err")"
+
 call 2 bench "$model" -p 0 -d 0 -b 0 --verify 513 -q
 grep -q "at most 512" "$work/err" || fail "verify 513: $(cat "$work/err")"
 call 2 bench "$model" -p 8,x

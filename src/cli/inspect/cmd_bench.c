@@ -8,7 +8,7 @@
  */
 #include "base/cpu.h"
 #include "cli/args/command.h"
-#include "cli/inspect/bench_measure.h"
+#include "cli/inspect/bench_spec.h"
 #include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
@@ -21,13 +21,22 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_LIST = 16, MAX_ROWS = 4 * MAX_LIST + 2, LABEL_BYTES = 32, MAX_TOKENS = 4194304 };
+enum {
+    MAX_LIST = 16,
+    MAX_ROWS = 4 * MAX_LIST + 2,
+    MAX_SPEC = MAX_LIST * (MAX_LIST + 1),
+    LABEL_BYTES = 32,
+    MAX_TOKENS = 4194304
+};
 
 typedef struct bench_options {
     const char *prompts;
     const char *depths;
     const char *streams;
     const char *verify;
+    const char *drafts;
+    const char *accept;
+    const char *draft_streams;
     uint64_t tokens;
     uint64_t repeats;
     bool md;
@@ -35,6 +44,12 @@ typedef struct bench_options {
 } bench_options;
 
 #define AT(member) offsetof(bench_options, member)
+
+static const char *accept_check(const char *text)
+{
+    bench_spec_rates rates;
+    return bench_spec_parse(text, &rates) ? NULL : "1 to 8 numbers from 0 to 1, such as 0.9,0.8";
+}
 
 static const cli_flag flags[] = {
     {.name = "prompt",
@@ -68,6 +83,30 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(verify),
      .help = "new tokens per step of one session, as in speculative decoding; 0: none"},
+    {.name = "spec",
+     .kind = FLAG_TEXT,
+     .value = "LIST",
+     .initial = "0",
+     .once = true,
+     .at = AT(drafts),
+     .help = "draft tokens per step of speculative decoding, 1 to 8 each, compared with plain "
+             "decoding; 0: none"},
+    {.name = "accept",
+     .kind = FLAG_TEXT,
+     .value = "LIST",
+     .initial = "0.88,0.82,0.71,0.64",
+     .once = true,
+     .check = accept_check,
+     .at = AT(accept),
+     .help = "with --spec: share of draft tokens to accept by place in the draft, whatever the "
+             "model says; the last one counts for all later places"},
+    {.name = "spec-streams",
+     .kind = FLAG_TEXT,
+     .value = "LIST",
+     .initial = "1,4",
+     .once = true,
+     .at = AT(draft_streams),
+     .help = "with --spec: batch sizes"},
     {.name = "tokens",
      .letter = 'n',
      .kind = FLAG_COUNT,
@@ -77,7 +116,7 @@ static const cli_flag flags[] = {
      .initial = "32",
      .once = true,
      .at = AT(tokens),
-     .help = "decoded tokens per repeat; with --verify steps"},
+     .help = "decoded tokens per repeat; with --verify and --spec steps"},
     {.name = "repeats",
      .letter = 'r',
      .kind = FLAG_COUNT,
@@ -121,6 +160,8 @@ typedef struct bench_state {
     double bare_seconds; /* to read weights.per_token once, the fastest so far */
     bench_row rows[MAX_ROWS];
     size_t n_rows;
+    bench_spec_time spec[MAX_SPEC]; /* for each number of streams: plain decoding, then drafts */
+    size_t n_spec;
 } bench_state;
 
 /* Parses "128,512". */
@@ -219,6 +260,106 @@ static int bench_measure_list(bench_state *s, row_kind kind, const char *list, c
     return code;
 }
 
+/* ---- speculative decoding ---- */
+
+static int bench_measure_spec(bench_state *s)
+{
+    uint64_t drafts[MAX_LIST], streams[MAX_LIST];
+    size_t n_drafts, n_streams;
+    bench_spec_rates rates;
+    mote_error err;
+    int code = bench_parse_list(s->options->drafts, "--spec", drafts, &n_drafts);
+    if (code == CLI_DONE)
+        code = bench_parse_list(s->options->draft_streams, "--spec-streams", streams, &n_streams);
+    if (code != CLI_DONE || (n_drafts == 1 && drafts[0] == 0))
+        return code;
+    for (size_t i = 0; i < n_drafts; i++)
+        if (drafts[i] < 1 || drafts[i] > BENCH_SPEC_MOST)
+            return msg_usage("--spec must be 1 to %d draft tokens, got %llu", BENCH_SPEC_MOST,
+                             (unsigned long long)drafts[i]);
+    bench_spec_parse(s->options->accept, &rates);
+    for (size_t i = 0; i < n_streams; i++) {
+        if (streams[i] == 0)
+            continue;
+        if (bench_spec(&s->b, (uint32_t)streams[i], &rates, drafts, n_drafts, s->spec + s->n_spec,
+                       &err) != MOTE_OK)
+            return interrupt_pending() ? interrupt_exit_code() : msg_error(&err);
+        s->n_spec += n_drafts + 1;
+    }
+    return CLI_DONE;
+}
+
+static double spec_rate(const bench_spec_time *t)
+{
+    return (double)t->time.tokens / t->time.median;
+}
+
+/* Plain decoding with the same number of streams. */
+static const bench_spec_time *spec_plain(const bench_spec_time *t)
+{
+    while (t->drafts > 0)
+        t--;
+    return t;
+}
+
+static void bench_print_spec(const bench_state *s)
+{
+    cli_out *o = s->call->out;
+    const bool md = s->options->md;
+    if (s->n_spec == 0)
+        return;
+    out_printf(o,
+               "\nspeculative decoding, acceptance %s imposed; milliseconds per step by part\n\n",
+               s->options->accept);
+    if (md)
+        out_text(o, "| streams | drafts | t/s | of plain | tokens a step | draft | verify | sample "
+                    "| rewind |\n| --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+    else
+        out_printf(o, "  %7s %6s %9s %9s %8s %8s %8s %8s %8s\n", "streams", "drafts", "t/s",
+                   "of plain", "a step", "draft", "verify", "sample", "rewind");
+    for (size_t i = 0; i < s->n_spec; i++) {
+        const bench_spec_time *t = &s->spec[i];
+        out_printf(o,
+                   md ? "| %u | %u | %.1f | %.2f | %.2f | %.2f | %.2f | %.2f | %.3f |\n"
+                      : "  %7u %6u %9.1f %9.2f %8.2f %8.2f %8.2f %8.2f %8.3f\n",
+                   t->streams, t->drafts, spec_rate(t), spec_rate(t) / spec_rate(spec_plain(t)),
+                   (double)t->time.tokens / (double)(t->steps * t->streams), 1e3 * t->draft,
+                   1e3 * t->verify, 1e3 * t->sample, 1e3 * t->rewind);
+    }
+}
+
+static void bench_write_spec(strbuf *j, const bench_state *s)
+{
+    jw_key(j, "speculative");
+    jw_open(j, '{');
+    jw_key_text(j, "accept", s->options->accept);
+    jw_key_bool(j, "draft_head", s->info.draft_head);
+    jw_key(j, "results");
+    jw_open(j, '[');
+    for (size_t i = 0; i < s->n_spec; i++) {
+        const bench_spec_time *t = &s->spec[i];
+        jw_open(j, '{');
+        jw_key_uint(j, "streams", t->streams);
+        jw_key_uint(j, "drafts", t->drafts);
+        jw_key_uint(j, "steps", t->steps);
+        jw_key_uint(j, "tokens", t->time.tokens);
+        jw_key_uint(j, "drafted", t->drafted);
+        jw_key_uint(j, "accepted", t->accepted);
+        jw_key_double(j, "best_seconds", t->time.best);
+        jw_key_double(j, "median_seconds", t->time.median);
+        jw_key_double(j, "of_plain", spec_rate(t) / spec_rate(spec_plain(t)));
+        jw_key_double(j, "draft_seconds", t->draft);
+        jw_key_double(j, "verify_seconds", t->verify);
+        jw_key_double(j, "sample_seconds", t->sample);
+        jw_key_double(j, "rewind_seconds", t->rewind);
+        jw_close(j, '}');
+    }
+    jw_close(j, ']');
+    jw_close(j, '}');
+}
+
+/* ---- tables ---- */
+
 static void row_label(const bench_row *row, char *label)
 {
     char a[TEXT_NUMBER_BYTES];
@@ -274,6 +415,7 @@ static void bench_print_table(const bench_state *s)
         out_printf(o, "  %-22s %10s  %8s  %9s\n", "", "best", "median", "of memory");
     for (size_t i = 0; i < s->n_rows; i++)
         bench_print_row(s, &s->rows[i]);
+    bench_print_spec(s);
 }
 
 static void bench_write_row(strbuf *j, const bench_state *s, const bench_row *row)
@@ -321,6 +463,8 @@ static int bench_write_json(const bench_state *s)
     for (size_t i = 0; i < s->n_rows; i++)
         bench_write_row(&j, s, &s->rows[i]);
     jw_close(&j, ']');
+    if (s->n_spec > 0)
+        bench_write_spec(&j, s);
     jw_close(&j, '}');
     return out_json(s->call->out, &j);
 }
@@ -361,6 +505,8 @@ static int bench_measure_all(bench_state *s)
         code = bench_measure_list(s, ROW_STREAMS, o->streams, "--streams");
     if (code == CLI_DONE)
         code = bench_measure_list(s, ROW_VERIFY, o->verify, "--verify");
+    if (code == CLI_DONE)
+        code = bench_measure_spec(s);
     return code == CLI_DONE ? bench_measure_one(s, ROW_FIRST, 0) : code;
 }
 
@@ -400,6 +546,7 @@ const cli_command cmd_bench = {
         "decode with a bare read of the same weights by the same threads in the same run; 100 % "
         "is the limit of the memory bandwidth.",
     .examples = "mote bench model.gguf\n"
-                "mote bench model.gguf -p 512,8192 -d 0,4096,32768 --json",
+                "mote bench model.gguf -p 512,8192 -d 0,4096,32768 --json\n"
+                "mote bench model.gguf -p 0 -b 0 --spec 1,3,5 --accept 0.9,0.8",
     .run = bench_run,
 };
