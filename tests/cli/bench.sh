@@ -23,6 +23,14 @@ call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8
 grep -q "acceptance 1,0 imposed" "$work/out" || fail "speculative table"
 call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 --json -q
 json 'all(r["accepted"] == (8 if r["drafts"] else 0) for r in d["speculative"]["results"])'
+# An answer that repeats its prompt, token by token as given.
+{ seq 1 60; echo "%%"; seq 1 60; } > "$work/text"
+call 0 bench "$model" -p 0 -d 0 -b 0 --replay "$work/text" -r 2 --json -q
+json 'd["replay"]["tokens"] > 100 and 0 < d["replay"]["steps"] <= d["replay"]["tokens"]'
+json 'd["replay"]["accepted"] <= d["replay"]["drafted"] and d["replay"]["steps"] + d["replay"]["accepted"] == d["replay"]["tokens"]'
+seq 1 60 > "$work/text"
+call 2 bench "$model" -p 0 -d 0 -b 0 --replay "$work/text"
+grep -q 'a line "%%" and an answer' "$work/err" || fail "no mark: $(cat "$work/err")"
 call 2 bench "$model" --spec 9
 grep -q "1 to 8 draft tokens, got 9" "$work/err" || fail "spec 9: $(cat "$work/err")"
 call 2 bench "$model" --spec 2 --accept 1.5

@@ -8,6 +8,7 @@
  */
 #include "base/cpu.h"
 #include "cli/args/command.h"
+#include "cli/inspect/bench_replay.h"
 #include "cli/inspect/bench_spec.h"
 #include "cli/load/find_model.h"
 #include "cli/load/load.h"
@@ -37,6 +38,7 @@ typedef struct bench_options {
     const char *drafts;
     const char *accept;
     const char *draft_streams;
+    const char *replay;
     uint64_t tokens;
     uint64_t repeats;
     bool md;
@@ -107,6 +109,13 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(draft_streams),
      .help = "with --spec: batch sizes"},
+    {.name = "replay",
+     .kind = FLAG_TEXT,
+     .value = "FILE",
+     .once = true,
+     .at = AT(replay),
+     .help = "a prompt, a line %% and an answer: decodes that answer without drafts and with those "
+             "of suffix lookup"},
     {.name = "tokens",
      .letter = 'n',
      .kind = FLAG_COUNT,
@@ -162,6 +171,7 @@ typedef struct bench_state {
     size_t n_rows;
     bench_spec_time spec[MAX_SPEC]; /* for each number of streams: plain decoding, then drafts */
     size_t n_spec;
+    bench_replay_time replay; /* steps 0: not measured */
 } bench_state;
 
 /* Parses "128,512". */
@@ -287,6 +297,56 @@ static int bench_measure_spec(bench_state *s)
         s->n_spec += n_drafts + 1;
     }
     return CLI_DONE;
+}
+
+static int bench_measure_replay(bench_state *s)
+{
+    bench_text text;
+    mote_error err;
+    if (s->options->replay == NULL)
+        return CLI_DONE;
+    if (bench_text_read(&text, s->on.model, s->options->replay, &err) != MOTE_OK)
+        return msg_error(&err);
+    const mote_status status = bench_replay(&s->b, &text, &s->replay, &err);
+    bench_text_free(&text);
+    if (status != MOTE_OK)
+        return interrupt_pending() ? interrupt_exit_code() : msg_error(&err);
+    return CLI_DONE;
+}
+
+static double replay_rate(const bench_time *t)
+{
+    return (double)t->tokens / t->median;
+}
+
+static void bench_print_replay(const bench_state *s)
+{
+    const bench_replay_time *t = &s->replay;
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    if (t->steps == 0)
+        return;
+    out_printf(s->call->out,
+               "\nanswer of %s, suffix lookup: %.1f t/s plain, %.1f t/s with drafts, %.2f times; "
+               "%.2f tokens a step, %s of %s drafts accepted\n",
+               text_counted(a, t->drafts.tokens, "token"), replay_rate(&t->plain),
+               replay_rate(&t->drafts), replay_rate(&t->drafts) / replay_rate(&t->plain),
+               (double)t->drafts.tokens / (double)t->steps, text_count(b, t->accepted),
+               text_count(c, t->drafted));
+}
+
+static void bench_write_replay(strbuf *j, const bench_state *s)
+{
+    const bench_replay_time *t = &s->replay;
+    jw_key(j, "replay");
+    jw_open(j, '{');
+    jw_key_uint(j, "tokens", t->drafts.tokens);
+    jw_key_uint(j, "steps", t->steps);
+    jw_key_uint(j, "drafted", t->drafted);
+    jw_key_uint(j, "accepted", t->accepted);
+    jw_key_double(j, "plain_seconds", t->plain.median);
+    jw_key_double(j, "draft_seconds", t->drafts.median);
+    jw_key_double(j, "of_plain", replay_rate(&t->drafts) / replay_rate(&t->plain));
+    jw_close(j, '}');
 }
 
 static double spec_rate(const bench_spec_time *t)
@@ -416,6 +476,7 @@ static void bench_print_table(const bench_state *s)
     for (size_t i = 0; i < s->n_rows; i++)
         bench_print_row(s, &s->rows[i]);
     bench_print_spec(s);
+    bench_print_replay(s);
 }
 
 static void bench_write_row(strbuf *j, const bench_state *s, const bench_row *row)
@@ -465,6 +526,8 @@ static int bench_write_json(const bench_state *s)
     jw_close(&j, ']');
     if (s->n_spec > 0)
         bench_write_spec(&j, s);
+    if (s->replay.steps > 0)
+        bench_write_replay(&j, s);
     jw_close(&j, '}');
     return out_json(s->call->out, &j);
 }
@@ -507,6 +570,8 @@ static int bench_measure_all(bench_state *s)
         code = bench_measure_list(s, ROW_VERIFY, o->verify, "--verify");
     if (code == CLI_DONE)
         code = bench_measure_spec(s);
+    if (code == CLI_DONE)
+        code = bench_measure_replay(s);
     return code == CLI_DONE ? bench_measure_one(s, ROW_FIRST, 0) : code;
 }
 
