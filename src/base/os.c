@@ -86,8 +86,7 @@ mote_status os_file_write(os_file *f, const void *data, size_t bytes, mote_error
     return MOTE_OK;
 }
 
-/* A rename is durable only after an fsync of its directory. */
-static bool os_sync_directory_of(const char *path)
+bool os_sync_directory_of(const char *path)
 {
     char dir[1024];
     snprintf(dir, sizeof dir, "%s", path);

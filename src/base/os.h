@@ -45,6 +45,8 @@ mote_status os_file_replace(const char *path, const void *data, size_t bytes, mo
 
 /* Writes a file's data to the disk. On macOS also out of the disk's own cache. */
 bool os_sync(int fd);
+/* A rename of the file is durable only after this. */
+bool os_sync_directory_of(const char *path);
 /* When the contents changed, in ns since 1970. */
 int64_t os_modified_ns(const struct stat *info);
 /* Gives the open file `fd` the descriptor `to`, in place of what that was; closed on exec. Closes `fd`

@@ -40,6 +40,8 @@ typedef struct json_node json_node;
 /* Any value may be the root. MOTE_E_FORMAT: invalid JSON, with line and column. MOTE_E_ARG: a limit
  * above is exceeded. `text` is not used after the call. */
 mote_status json_doc_read(json_doc **out, str text, mote_error *err);
+/* The same with another limit of values, for files that the user names, such as tokenizer.json. */
+mote_status json_doc_read_large(json_doc **out, str text, uint32_t max_nodes, mote_error *err);
 /* NULL is allowed. */
 void json_doc_free(json_doc *doc);
 const json_node *json_doc_root(const json_doc *doc);

@@ -282,6 +282,7 @@ typedef struct reader {
     size_t room;       /* of doc->nodes */
     size_t n_bytes;    /* of doc->bytes */
     uint32_t n_values; /* including removed duplicates */
+    uint32_t max_values;
     frame open[JSON_MAX_DEPTH];
     uint32_t depth;
 } reader;
@@ -379,8 +380,8 @@ static mote_status reader_name(reader *r, str *name, mote_error *err)
 static mote_status reader_make_room(reader *r, mote_error *err)
 {
     json_doc *doc = r->doc;
-    if (r->n_values == JSON_MAX_NODES)
-        return err_set(err, MOTE_E_ARG, "JSON document has more than %d values", JSON_MAX_NODES);
+    if (r->n_values == r->max_values)
+        return err_set(err, MOTE_E_ARG, "JSON document has more than %u values", r->max_values);
     r->n_values++;
     if (doc->n_nodes < r->room)
         return MOTE_OK;
@@ -499,8 +500,15 @@ static mote_status reader_document(reader *r, mote_error *err)
 
 mote_status json_doc_read(json_doc **out, str text, mote_error *err)
 {
+    return json_doc_read_large(out, text, JSON_MAX_NODES, err);
+}
+
+mote_status json_doc_read_large(json_doc **out, str text, uint32_t max_nodes, mote_error *err)
+{
     *out = NULL;
-    reader r = {.doc = mem_new(1, sizeof *r.doc), .text = text.n > 0 ? text : str_of("")};
+    reader r = {.doc = mem_new(1, sizeof *r.doc),
+                .text = text.n > 0 ? text : str_of(""),
+                .max_values = max_nodes};
     if (r.doc == NULL)
         return reader_no_memory(err);
     const mote_status status = reader_document(&r, err);

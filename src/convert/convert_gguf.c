@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convert_gguf.c - GGUF files to one GGUF file: joins the parts of a split model, adds the MTP block
+ * of a file of its own, and leaves out tensors that are no part of the text model.
+ */
+#include "convert/convert.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "gguf/gguf_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct gguf_copy {
+    const convert_options *options;
+    gguf_files files, mtp;
+    const gguf_tensor **tensors; /* of the output */
+    uint32_t n, room;
+    uint32_t blocks, mtp_blocks; /* of the output; with MTP */
+    gguf_writer *writer;
+    char name[GGUF_MAX_KEY + 1]; /* for stream_tensor */
+} gguf_copy;
+
+/* ---- which tensors ---- */
+
+static bool starts_with(str text, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    return text.n >= n && memcmp(text.p, prefix, n) == 0;
+}
+
+/* The number in "blk.N."; false: no tensor of a block. */
+static bool block_of(str name, uint32_t *out)
+{
+    char *end;
+    if (!starts_with(name, "blk.") || name.n < 7)
+        return false;
+    *out = (uint32_t)strtoul(name.p + 4, &end, 10);
+    return end > name.p + 4 && *end == '.';
+}
+
+static mote_status copy_add(gguf_copy *c, const gguf_tensor *t, mote_error *err)
+{
+    if (t->format == NULL)
+        return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%.*s' has type %s, which mote cannot read",
+                       STR_ARG(t->name), quant_gguf_name(t->gguf_type));
+    if (!mem_grow(&c->tensors, c->n, &c->room, sizeof *c->tensors))
+        return err_set(err, MOTE_E_MEMORY, "out of memory: list of tensors");
+    c->tensors[c->n++] = t;
+    return gguf_writer_tensor(c->writer, t->name, t->format->format, t->n_dims, t->dims, err);
+}
+
+/* Why a tensor is left out; NULL: it is not. */
+static const char *copy_reason(const gguf_copy *c, str name)
+{
+    uint32_t block;
+    if (block_of(name, &block))
+        return block < c->blocks ? NULL : "--no-mtp";
+    if (starts_with(name, "token_embd.") || starts_with(name, "output.") ||
+        starts_with(name, "output_norm.") || starts_with(name, "rope_freqs."))
+        return NULL;
+    if (starts_with(name, "v.") || starts_with(name, "mm."))
+        return "a vision encoder needs an mmproj file of its own";
+    return "no part of a Qwen 3.5 text model";
+}
+
+static bool copy_has(const gguf *g, str name)
+{
+    char text[GGUF_MAX_KEY + 1];
+    snprintf(text, sizeof text, "%.*s", (int)name.n, name.p);
+    return gguf_find_tensor(g, text) != NULL;
+}
+
+static mote_status copy_choose(gguf_copy *c, mote_error *err)
+{
+    const gguf *g = c->files.gguf, *mtp = c->mtp.gguf;
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        const char *why = copy_reason(c, t->name);
+        if (why == NULL)
+            TRY(copy_add(c, t, err));
+        else if (c->options->unused != NULL)
+            c->options->unused(c->options->ctx, t->name, why);
+    }
+    for (uint64_t i = 0; mtp != NULL && i < gguf_n_tensors(mtp); i++) {
+        uint32_t block;
+        const gguf_tensor *t = gguf_tensor_at(mtp, i);
+        if (block_of(t->name, &block) && block + 1 == c->blocks)
+            TRY(copy_add(c, t, err));
+        else if (c->options->unused != NULL && !copy_has(g, t->name))
+            c->options->unused(c->options->ctx, t->name, "no part of the MTP block");
+    }
+    return MOTE_OK;
+}
+
+/* ---- metadata ---- */
+
+static mote_status copy_check_architecture(const gguf *g, mote_error *err)
+{
+    str name;
+    TRY(gguf_get_str(g, "general.architecture", &name, NULL, err));
+    if (!str_is(name, "qwen35"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "architecture '%.*s' is not a dense Qwen 3.5 model; llama.cpp runs it",
+                       STR_ARG(name));
+    return MOTE_OK;
+}
+
+/* Sets how many blocks the output has, and checks that an MTP file belongs to the model. */
+static mote_status copy_count_blocks(gguf_copy *c, mote_error *err)
+{
+    uint32_t own = 0, embd = 0, other = 0, blocks = 0, one = 0;
+    bool found;
+    TRY(gguf_get_u32(c->files.gguf, "qwen35.block_count", &c->blocks, NULL, err));
+    TRY(gguf_get_u32(c->files.gguf, "qwen35.nextn_predict_layers", &own, &found, err));
+    if (own >= c->blocks)
+        return err_set(err, MOTE_E_FORMAT, "qwen35.nextn_predict_layers is %u of %u blocks", own,
+                       c->blocks);
+    c->mtp_blocks = own;
+    if (c->options->no_mtp) {
+        c->blocks -= own;
+        c->mtp_blocks = 0;
+        return MOTE_OK;
+    }
+    if (c->options->mtp == NULL)
+        return MOTE_OK;
+    if (own > 0)
+        return err_set(err, MOTE_E_ARG, "the model has an MTP block already; leave out --mtp");
+    TRY(gguf_files_open(&c->mtp, c->options->mtp, err));
+    TRY(copy_check_architecture(c->mtp.gguf, err));
+    TRY(gguf_get_u32(c->files.gguf, "qwen35.embedding_length", &embd, NULL, err));
+    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.embedding_length", &other, NULL, err));
+    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.block_count", &blocks, NULL, err));
+    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.nextn_predict_layers", &one, &found, err));
+    if (embd != other || one != 1 || blocks != c->blocks + 1)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "%.800s belongs to another model: embedding %u and %u blocks with %u of "
+                       "MTP, expected %u and %u with 1",
+                       c->options->mtp, other, blocks, one, embd, c->blocks + 1);
+    c->blocks = blocks;
+    c->mtp_blocks = 1;
+    return MOTE_OK;
+}
+
+static void copy_metadata(gguf_copy *c)
+{
+    static const char mtp_key[] = "qwen35.nextn_predict_layers";
+    const gguf *g = c->files.gguf;
+    for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
+        const gguf_kv *kv = gguf_kv_at(g, i);
+        if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment"))
+            continue;
+        if (str_is(kv->key, "qwen35.block_count"))
+            gguf_writer_u32(c->writer, "qwen35.block_count", c->blocks);
+        else if (str_is(kv->key, "general.name") && c->options->name != NULL)
+            gguf_writer_str(c->writer, "general.name", str_of(c->options->name));
+        else if (!str_is(kv->key, mtp_key) || c->mtp_blocks > 0)
+            gguf_writer_copy(c->writer, kv);
+    }
+    if (c->mtp.gguf != NULL)
+        gguf_writer_u32(c->writer, mtp_key, c->mtp_blocks);
+}
+
+/* ---- data ---- */
+
+static void copy_describe(void *ctx, uint32_t i, stream_tensor *out)
+{
+    gguf_copy *c = ctx;
+    const gguf_tensor *t = c->tensors[i];
+    const uint64_t rows = t->dims[1] * t->dims[2] * t->dims[3];
+    snprintf(c->name, sizeof c->name, "%.*s", STR_ARG(t->name));
+    *out = (stream_tensor){.name = c->name, .rows = rows, .row_bytes = t->bytes / rows};
+}
+
+static mote_status copy_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *out,
+                             mote_error *err)
+{
+    gguf_copy *c = ctx;
+    stream_tensor t;
+    copy_describe(c, i, &t);
+    memcpy(out, c->tensors[i]->data + first * t.row_bytes, (size_t)(n * t.row_bytes));
+    gguf_files_drop_pages(&c->files);
+    TRY(gguf_files_check(&c->files, err));
+    return c->mtp.gguf != NULL ? gguf_files_check(&c->mtp, err) : MOTE_OK;
+}
+
+static void put_sources(strbuf *out, const gguf_files *f)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        struct stat info = {0};
+        char line[96];
+        stat(f->paths[i], &info);
+        snprintf(line, sizeof line, " %lld %lld\n", (long long)info.st_size,
+                 (long long)os_modified_ns(&info));
+        strbuf_text(out, f->paths[i]);
+        strbuf_text(out, line);
+    }
+}
+
+static mote_status copy_write(gguf_copy *c, mote_error *err)
+{
+    strbuf sources = {0};
+    uint32_t done = 0;
+    put_sources(&sources, &c->files);
+    put_sources(&sources, &c->mtp);
+    mote_status status = strbuf_check(&sources, err);
+    if (status == MOTE_OK)
+        status = gguf_writer_begin(c->writer, c->options->out, strbuf_view(&sources), &done, err);
+    strbuf_fini(&sources);
+    const stream_source source = {
+        .ctx = c, .n = c->n, .describe = copy_describe, .fill = copy_fill};
+    if (status == MOTE_OK)
+        status = tensor_stream_write(c->writer, &source, done, c->options->progress,
+                                     c->options->ctx, err);
+    return status == MOTE_OK ? gguf_writer_commit(c->writer, err) : status;
+}
+
+static mote_status copy_run(gguf_copy *c, const char *path, mote_error *err)
+{
+    TRY(gguf_files_open(&c->files, path, err));
+    TRY(copy_check_architecture(c->files.gguf, err));
+    TRY(copy_count_blocks(c, err));
+    TRY(gguf_writer_new(&c->writer, err));
+    copy_metadata(c);
+    TRY(copy_choose(c, err));
+    TRY(copy_write(c, err));
+    if (c->options->written != NULL)
+        c->options->written(c->options->ctx, c->options->out, c->n,
+                            gguf_writer_data_bytes(c->writer));
+    return MOTE_OK;
+}
+
+mote_status convert_gguf(const char *path, const convert_options *o, mote_error *err)
+{
+    gguf_copy *c = mem_new(1, sizeof *c);
+    if (c == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: conversion");
+    c->options = o;
+    const mote_status status = copy_run(c, path, err);
+    gguf_writer_free(c->writer);
+    gguf_files_close(&c->files);
+    gguf_files_close(&c->mtp);
+    mem_free(c->tensors);
+    mem_free(c);
+    return status;
+}

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`mote convert` with the real program: the files equal those of llama.cpp's converter.
+
+    convert_test.py CASE        one of the functions case_* below
+
+MOTE is the program, DATA the directory of the test models, KILL_AT a library of tests/support, SPLIT
+a program of it. mote-tiny-BF16.gguf and its mmproj were written by llama.cpp's converter, so
+checkpoint.py followed by `mote convert` must give their bytes.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import checkpoint
+from checkpoint import BF16, F32, Model, floats
+from gguf_file import Writer
+
+MOTE, DATA = os.environ["MOTE"], Path(os.environ["DATA"])
+TINY, TINY_MMPROJ = DATA / "mote-tiny-BF16.gguf", DATA / "mmproj-mote-tiny-BF16.gguf"
+WORK = Path(tempfile.mkdtemp(prefix="mote-convert-"))
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": str(WORK), "MOTE_CONFIG": "/dev/null", "LC_ALL": "C.UTF-8"}
+
+
+def demand(holds, what):
+    if not holds:
+        sys.exit(f"FAIL: {what}")
+
+
+def mote(*arguments, code=0, **environment):
+    done = subprocess.run([MOTE, *map(str, arguments)], env=ENVIRONMENT | environment, capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL, check=False)
+    demand(code is None or done.returncode == code,
+           f"mote {' '.join(map(str, arguments))}: exit code {done.returncode}, not {code}: {done.stderr}")
+    return done
+
+
+def same(a, b, what):
+    demand(Path(a).read_bytes() == Path(b).read_bytes(), f"{what}: {a} differs from {b}")
+
+
+def tiny(name, **options):
+    return checkpoint.make(WORK / name, TINY, TINY_MMPROJ, **options)
+
+
+def refused(directory, text, *flags, code=None):
+    """The conversion fails with a message that contains the text, and leaves no output."""
+    done = mote("convert", directory, WORK / "refused.gguf", *flags, code=code)
+    demand(done.returncode != 0 and text in done.stderr, f"expected '{text}', got: {done.stderr}")
+    demand(not (WORK / "refused.gguf").exists(), f"{text}: an output is left")
+
+
+# ---- the same bytes as llama.cpp's converter ----
+
+def case_bytes():
+    for name, options in (("one", {}), ("shards", {"shards": 3}), ("plain", {"plain_tokenizer": True})):
+        out = WORK / f"{name}.gguf"
+        mote("convert", tiny(name, **options), out, "--name", "mote-tiny")
+        same(out, TINY, name)
+        same(WORK / f"mmproj-{name}.gguf", TINY_MMPROJ, name)
+    wide = tiny("wide", wide=True)
+    mote("convert", wide, WORK / "narrow.gguf", "--dtype", "bf16", "--name", "mote-tiny", "--mmproj", WORK / "mm.gguf")
+    same(WORK / "narrow.gguf", TINY, "float32 to bf16")
+    same(WORK / "mm.gguf", TINY_MMPROJ, "mmproj from float32")
+
+
+def case_dtype():
+    source = tiny("source")
+    mote("convert", source, WORK / "f32.gguf", "--dtype", "f32", "--no-vision")
+    mote("convert", source, WORK / "f16.gguf", "--dtype", "f16", "--no-vision")
+    plain, wide, half = Model(TINY), Model(WORK / "f32.gguf"), Model(WORK / "f16.gguf")
+    demand((wide.get("general.file_type"), half.get("general.file_type")) == (0, 1), "general.file_type")
+    for name, (dims, kind, data) in plain.tensors.items():
+        expected = checkpoint.widen(kind, dims, bytes(data))[2]
+        demand(wide.tensors[name][1] == F32 and bytes(wide.tensors[name][2]) == expected, f"{name} in f32")
+        demand(half.tensors[name][1] == (1 if kind == BF16 else F32), f"type of {name} in f16")
+    import struct
+    data = bytes(half.tensors["blk.0.ffn_up.weight"][2])
+    values = floats(checkpoint.widen(BF16, None, bytes(plain.tensors["blk.0.ffn_up.weight"][2]))[2])
+    demand(data == struct.pack(f"<{len(values)}e", *values), "values in f16")
+
+
+def case_shapes():
+    """Every head layout: the order of value heads shows only with several per key head."""
+    names = json.loads((DATA / "shapes/index.json").read_text())
+    names = names.keys() if isinstance(names, dict) else [e["name"] if isinstance(e, dict) else e for e in names]
+    checked = 0
+    for path in sorted((DATA / "shapes").glob("*.gguf")):
+        out = WORK / path.name
+        mote("convert", checkpoint.make(WORK / path.stem, path), out)
+        a, b = Model(path), Model(out)
+        demand(a.tensors.keys() == b.tensors.keys(), f"{path.stem}: names of tensors")
+        for name, (dims, kind, data) in a.tensors.items():
+            got = b.tensors[name]
+            demand((got[0], got[1]) == (dims, kind), f"{path.stem}: shape of {name}")
+            # A_log is stored in float32, so some values of ssm_a cannot be met exactly.
+            equal = bytes(got[2]) == bytes(data) if not name.endswith("ssm_a") else \
+                all(abs(x - y) <= 2e-7 * abs(y) for x, y in zip(floats(got[2]), floats(data)))
+            demand(equal, f"{path.stem}: {name}")
+        for key, (_, value) in a.file.metadata.items():
+            demand(b.get(key) == value or key == "general.name", f"{path.stem}: {key}")
+        checked += 1
+    demand(checked == 5, f"{checked} shapes of {names}")
+
+
+def case_parts():
+    source = tiny("source")
+    done = mote("convert", source, WORK / "text.gguf", "--no-vision", "--no-mtp", "--json")
+    document = json.loads(done.stdout)
+    reasons = [u["reason"] for u in document["unused"]]
+    demand(reasons.count("--no-mtp") == 15 and reasons.count("--no-vision") == 57, f"unused: {reasons}")
+    demand([f["tensors"] for f in document["files"]] == [108], "number of tensors")
+    demand("left out: 15 tensors (--no-mtp)" in done.stderr, done.stderr)
+    text, whole = Model(WORK / "text.gguf"), Model(TINY)
+    demand(text.n("block_count") == 8 and text.n("nextn_predict_layers") is None, "block_count")
+    demand(not list(WORK.glob("mmproj-*")), "an mmproj file with --no-vision")
+    for name, (_, _, data) in text.tensors.items():
+        demand(bytes(data) == bytes(whole.tensors[name][2]), name)
+
+    def without(tensors, config):
+        for name in [n for n in tensors if n.startswith(("mtp.", "model.visual."))]:
+            del tensors[name]
+        tensors["model.extra.weight"] = (BF16, [2, 2], b"\0" * 8)
+        tensors["lm_head.weight"] = tensors["model.language_model.embed_tokens.weight"]
+
+    done = mote("convert", tiny("fine-tune", change=without), WORK / "tuned.gguf")
+    demand("not used: tensor model.extra.weight (no part of a Qwen 3.5 model)" in done.stderr, done.stderr)
+    demand("not used: tensor lm_head.weight (the output matrix is the token embedding)" in done.stderr, done.stderr)
+    tuned = Model(WORK / "tuned.gguf")
+    demand(tuned.tensors.keys() == text.tensors.keys() and tuned.n("block_count") == 8, "a fine-tune without MTP")
+
+
+def case_metadata():
+    """Sampling presets, YaRN, names."""
+    def yarn(tensors, config):
+        config["text_config"]["rope_parameters"] |= {"rope_type": "yarn", "factor": 4.0,
+                                                     "original_max_position_embeddings": 262144}
+    source = tiny("Qwen3.5-4B-Instruct", change=yarn)
+    (source / "generation_config.json").write_text(
+        json.dumps({"temperature": 1.0, "top_k": 20, "top_p": 0.95, "do_sample": True, "eos_token_id": [1, 2]}))
+    (source / "README.md").write_text(
+        "---\nlicense: apache-2.0\nlicense_link: https://example.com/LICENSE\nlanguage: [en, de]\ntags:\n- chat\n"
+        "pipeline_tag: image-text-to-text # what it does\nbase_model:\n  - Qwen/Qwen3.5-4B-Base\n---\n")
+    mote("convert", source, WORK / "out.gguf", "--no-vision")
+    m = Model(WORK / "out.gguf")
+    expected = {
+        "general.sampling.temp": 1.0, "general.sampling.top_k": 20, "general.name": b"Qwen3.5 4B Instruct",
+        "general.basename": b"Qwen3.5", "general.finetune": b"4b-Instruct", "general.size_label": b"13M",
+        "general.license.link": b"https://example.com/LICENSE", "general.tags": [b"chat", b"image-text-to-text"],
+        "general.languages": [b"en", b"de"], "general.base_model.count": 1,
+        "general.base_model.0.name": b"Qwen3.5 4B Base", "general.base_model.0.organization": b"Qwen",
+        "general.base_model.0.repo_url": b"https://huggingface.co/Qwen/Qwen3.5-4B-Base",
+        "qwen35.rope.scaling.type": b"yarn", "qwen35.rope.scaling.factor": 4.0,
+        "qwen35.rope.scaling.original_context_length": 262144,
+    }
+    for key, value in expected.items():
+        demand(m.get(key) == value, f"{key} is {m.get(key)}, not {value}")
+    demand(abs(m.get("general.sampling.top_p") - 0.95) < 1e-6, "top_p")
+
+
+# ---- interruption ----
+
+def interrupted(flags, **how):
+    return mote(*flags, code=None, LD_PRELOAD=os.environ["KILL_AT_LIBRARY"], KILL_WRITES="1", **how)
+
+
+def case_resume():
+    """Killed at a call that changes a file, a second run gives the same bytes."""
+    source, out = tiny("source"), WORK / "out.gguf"
+    flags = ("convert", source, out, "--dtype", "f32", "--name", "x")
+    mote(*flags)
+    files, journal = [out, WORK / "mmproj-out.gguf"], WORK / "out.gguf.partial.journal"
+    wanted = [f.read_bytes() for f in files]
+    continued = call = 0
+    while call < 1000:
+        call += 1 if call < 8 else 7
+        for f in files:
+            f.unlink(missing_ok=True)
+        killed = interrupted(flags, KILL_AT=str(call))
+        if killed.returncode == 0:
+            break
+        demand(killed.returncode == -9, f"call {call}: exit code {killed.returncode}: {killed.stderr}")
+        continued += journal.exists() and b"\ndone " in journal.read_bytes()
+        mote(*flags, "-y")
+        demand([f.read_bytes() for f in files] == wanted, f"killed at call {call}: other bytes")
+        demand(not list(WORK.glob("*.partial*")), f"killed at call {call}: a partial file is left")
+    demand(100 < call < 1000 and continued > 5, f"{call} calls, {continued} runs continued")
+    for f in files:
+        f.unlink()
+    full = interrupted(flags, FAIL_AT="100")
+    demand("No space left on device; free space on that disk and run the same command again" in full.stderr,
+           full.stderr)
+    mote(*flags)
+    demand([f.read_bytes() for f in files] == wanted, "other bytes after a full disk")
+    # Another source: the partial file must not be continued.
+    for f in files:
+        f.unlink()
+    interrupted(flags, KILL_AT=str(call - 16))
+    demand(b"\ndone " in journal.read_bytes(), "nothing to continue")
+
+    def louder(tensors, config):
+        name = "model.language_model.embed_tokens.weight"
+        kind, shape, data = tensors[name]
+        tensors[name] = kind, shape, data[::-1]
+
+    shutil.rmtree(source)
+    tiny("source", change=louder)
+    mote(*flags)
+    again = out.read_bytes()
+    mote(*flags, "-y")
+    demand(out.read_bytes() == again and again != wanted[0], "a partial file of another source was continued")
+
+
+# ---- errors ----
+
+def case_errors():
+    def edit(function):
+        shutil.rmtree(WORK / "bad", ignore_errors=True)
+        return tiny("bad", change=function)
+
+    def set_config(**values):
+        return lambda tensors, config: config.update(values)
+
+    def drop(name):
+        return lambda tensors, config: tensors.pop(name)
+
+    def replace(name, tensor):
+        return lambda tensors, config: tensors.update({name: tensor})
+
+    refused(edit(set_config(architectures=["LlamaForCausalLM"])), "architecture 'LlamaForCausalLM' is not")
+    refused(edit(set_config(quantization_config={"quant_method": "fp8"})), "the weights are quantised (fp8)")
+    refused(edit(drop("model.language_model.layers.3.self_attn.k_norm.weight")),
+            "tensor 'model.layers.3.self_attn.k_norm.weight' is missing")
+    refused(edit(drop("mtp.norm.weight")), "tensor 'mtp.norm.weight' is missing")
+    refused(edit(replace("model.language_model.norm.weight", (BF16, [255], b"\0" * 510))),
+            "tensor 'model.language_model.norm.weight' has shape [255], but config.json says [256]")
+    refused(edit(replace("mtp.fc.weight", ("F8_E4M3", [256, 512], b"\0" * 131072))), "has type F8_E4M3")
+    refused(edit(replace("mtp.fc.weight", (F32, [256, 512], b"\0\x50\xc3\x47" * 131072))),
+            "tensor 'mtp.fc.weight' has the value 100000, but the largest of f16 is 65504", "--dtype", "f16")
+    source = edit(None)
+    for path in WORK.glob("refused*"):
+        path.unlink()
+    (source / "tokenizer.json").write_text((source / "tokenizer.json").read_text().replace(r"[\\p{L}\\p{M}]+", "x"))
+    refused(source, "the tokenizer splits text by")
+    (source / "tokenizer.json").unlink()
+    refused(source, "has neither tokenizer.json nor vocab.json")
+    whole = (source / "model.safetensors").read_bytes()
+    (source / "model.safetensors").write_bytes(whole[:-5])
+    refused(source, "the file is incomplete, download it again")
+    (source / "model.safetensors").write_bytes(whole[:3])
+    refused(source, "model.safetensors has 3 bytes")
+    (source / "model.safetensors").unlink()
+    refused(source, "has no model*.safetensors")
+    (source / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../../etc/x.safetensors"}}')
+    refused(source, "model.safetensors.index.json names the file '../../etc/x.safetensors'")
+    (source / "model.safetensors.index.json").write_text('{"weight_map": {"x": "model-1.safetensors"}}')
+    refused(source, "No such file or directory; download all files of the model")
+    (source / "config.json").write_text("{")
+    refused(source, "config.json: invalid JSON")
+    (source / "config.json").unlink()
+    refused(source, "has no config.json")
+    (WORK / "there.gguf").write_text("x")
+    done = mote("convert", source, WORK / "there.gguf", code=11)
+    demand("exists; replace it with -y" in done.stderr, done.stderr)
+    mote("convert", WORK / "nothing", WORK / "o.gguf", code=3)
+    mote("convert", WORK / "there.gguf", WORK / "o.gguf", code=6)
+
+
+# ---- GGUF sources ----
+
+def case_gguf():
+    subprocess.run([os.environ["SPLIT"], DATA / "mote-tiny-Q4_K_M.gguf", WORK / "tiny", "3"], check=True)
+    mote("convert", WORK / "tiny-00002-of-00003.gguf", WORK / "joined.gguf")
+    same(WORK / "joined.gguf", DATA / "mote-tiny-Q4_K_M.gguf", "joined parts")
+    # Text and MTP in files of their own, as some repositories publish them.
+    mote("convert", TINY, WORK / "text.gguf", "--no-mtp")
+    whole, text = Model(TINY), Model(WORK / "text.gguf")
+    demand(len(text.tensors) == len(whole.tensors) - 15 and text.n("block_count") == 8, "--no-mtp")
+    w = Writer()
+    w.entries = [raw for key, (raw, _) in whole.file.metadata.items() if not key.startswith("tokenizer.")]
+    for name, (dims, kind, _) in whole.tensors.items():
+        if name.startswith(("blk.8.", "token_embd", "output_norm")):
+            w.tensor(name, dims, "bf16" if kind == BF16 else "f32")
+    w.write(WORK / "mtp.gguf", lambda f, name, *_: f.write(whole.tensors[name][2]))
+    mote("convert", WORK / "text.gguf", WORK / "again.gguf", "--mtp", WORK / "mtp.gguf")
+    again = Model(WORK / "again.gguf")
+    demand({n: bytes(t[2]) for n, t in again.tensors.items()} == {n: bytes(t[2]) for n, t in whole.tensors.items()},
+           "tensors with --mtp")
+    demand({k: v for k, (_, v) in again.file.metadata.items()} == {k: v for k, (_, v) in whole.file.metadata.items()},
+           "metadata with --mtp")
+    done = mote("convert", TINY, WORK / "o.gguf", "--mtp", WORK / "mtp.gguf", code=2)
+    demand("has an MTP block already" in done.stderr, done.stderr)
+    done = mote("convert", TINY_MMPROJ, WORK / "o.gguf", code=None)
+    demand("architecture 'clip' is not a dense Qwen 3.5 model" in done.stderr, done.stderr)
+
+
+def main():
+    try:
+        globals()["case_" + sys.argv[1]]()
+    finally:
+        shutil.rmtree(WORK)
+
+
+main()
