@@ -155,6 +155,7 @@ extern const cli_command cmd_fit;
 extern const cli_command cmd_help;
 extern const cli_command cmd_list;
 extern const cli_command cmd_logits;
+extern const cli_command cmd_perplexity;
 extern const cli_command cmd_pixels;
 extern const cli_command cmd_ps;
 extern const cli_command cmd_pull;
