@@ -116,12 +116,14 @@ MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
 typedef struct mote_model_options {
     mote_isa isa;       /* highest level to use; MOTE_E_ARG: a level of another architecture */
     const char *mmproj; /* path of the vision encoder (mmproj GGUF); NULL: text only */
+    const char *mtp;    /* path of a file with the MTP head (mtp-*.gguf), for a model file without
+                         * one; otherwise ignored. NULL: none */
 } mote_model_options;
 
-/* Maps a GGUF file (and the mmproj file) and checks everything except the weight values. Weights
- * are read from disk when first used, so opening is fast. The path of one part of a split model
- * (NAME-00001-of-00003.gguf) opens all parts. MOTE_E_MISMATCH: the mmproj file belongs to another
- * model. */
+/* Maps a GGUF file (and the mmproj and MTP file) and checks everything except the weight values.
+ * Weights are read from disk when first used, so opening is fast. The path of one part of a split
+ * model (NAME-00001-of-00003.gguf) opens all parts. MOTE_E_MISMATCH: the mmproj or MTP file belongs
+ * to another model. */
 MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
                                      const mote_model_options *options, mote_error *err);
 MOTE_API void mote_model_close(mote_model *model);
@@ -173,10 +175,11 @@ typedef struct mote_model_info {
     uint32_t tokens;     /* number of tokens; ids above are padding */
     uint32_t embedding;  /* length of a hidden row */
     bool tied;           /* embedding and output head share their weights */
-    bool draft_head;     /* the file has a multi-token prediction (MTP) head */
+    bool draft_head;     /* has a multi-token prediction (MTP) head, in its file or in another */
     bool vision;         /* opened with a vision encoder */
     uint64_t vision_file_bytes;
-    mote_isa isa; /* the level in use */
+    uint64_t draft_file_bytes; /* of a separate file with the MTP head */
+    mote_isa isa;              /* the level in use */
     /* Chat template (Jinja) of the file, valid as long as the model; NULL: none. */
     const char *chat_template;
     size_t chat_template_bytes;
@@ -271,11 +274,15 @@ typedef struct mote_engine_options {
     mote_kv kv;
     float yarn; /* YaRN factor, 1 to 4; 0: as the file says */
     mote_pin pin;
+    bool drafts; /* prepare mote_draft: one more attention layer of KV cache, and 2 to 3 % of the
+                  * time of every step. Ignored if the model has no MTP head. Affects no result of
+                  * other functions */
 } mote_engine_options;
 
 /* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the
- * model and of its vision encoder, which the kernel can drop and read again. All other parts are
- * private memory: address space is reserved at creation, memory is used when first written. */
+ * model, its vision encoder and its MTP head, which the kernel can drop and read again. All other
+ * parts are private memory: address space is reserved at creation, memory is used when first
+ * written. */
 typedef struct mote_memory {
     uint64_t weights;
     uint64_t model;           /* decoded small weights, tokenizer, vision encoder tables */
@@ -283,6 +290,7 @@ typedef struct mote_memory {
     uint64_t recurrent_state; /* of all sessions and kept states */
     uint64_t scratch;         /* of one pass, logits included */
     uint64_t total;
+    uint64_t drafts; /* the share of the option `drafts` in the parts above */
 } mote_memory;
 
 /* Computes the memory of an engine without creating it. */
@@ -362,8 +370,9 @@ MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, si
 MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
                                        mote_error *err);
 /* Creates a session from a snapshot; it continues with the same bits. The file is treated as
- * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor or MOTE_NUMERICS.
- * MOTE_E_MEMORY: as mote_session_new, or too few free positions with shared_positions. */
+ * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor, `drafts` or
+ * MOTE_NUMERICS. MOTE_E_MEMORY: as mote_session_new, or too few free positions with
+ * shared_positions. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);
 
@@ -450,6 +459,50 @@ MOTE_API const float *mote_session_logits(const mote_session *session, size_t ro
  * floats (n may be NULL), not normalised to unit length. Valid until the next step of the engine.
  * NULL: none. */
 MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n);
+
+/* ---- drafts ---- */
+
+enum { MOTE_MAX_DRAFTS = 8 };
+
+/*
+ * A draft is a guess of the tokens that follow in a session, computed by the multi-token prediction
+ * (MTP) head of the model at a fraction of the cost of a step. Use it for speculative decoding:
+ * with x the sampled token and d the drafts, append x, d[0], d[1], ... in one step with
+ * MOTE_LOGITS_ALL, sample row by row while the sampled token equals the next draft, and rewind to
+ * the last token that was right. The tokens are then the same as without drafts.
+ */
+typedef struct mote_draft_item {
+    mote_session *session; /* not empty; at most once per call */
+    mote_token next;       /* the token that will be appended next, for example the sampled one */
+    /* Tokens that are expected after `next` for another reason, for example because the text
+     * repeats. The drafts continue after them. */
+    const mote_token *given; /* [n_given] */
+    size_t n_given;
+    size_t n; /* drafts wanted; n_given + n is at most MOTE_MAX_DRAFTS */
+    /* Ends the draft after the first token at which the product of all probabilities is below this.
+     * 0: never. */
+    float stop_below;
+    /* Output for comparison with a reference: logits of the complete output head for each draft,
+     * [n][mote_model_info.vocabulary]. NULL: off. */
+    float *logits;
+    /* Output. Fewer than n drafts at stop_below and at the end of the context. */
+    size_t n_drafts;
+    mote_token tokens[MOTE_MAX_DRAFTS];
+    float probability[MOTE_MAX_DRAFTS]; /* according to the head, given the tokens before */
+} mote_draft_item;
+
+/*
+ * Drafts the tokens after `next` for all items together; each draft is the most likely token, the
+ * lower id of two equal ones. Drafts are a function of the session's tokens and the item: they do
+ * not depend on other items, threads or CPU. Does not change tokens, logits or any later result of
+ * the sessions. Never allocates memory.
+ *
+ * MOTE_E_UNSUPPORTED: the model has no MTP head, or the engine was created without `drafts`.
+ * MOTE_E_ARG: an empty session or one that ends inside an image, a session twice, a token outside
+ * the vocabulary, too many drafts. MOTE_E_MEMORY: too few free KV pages (shared_positions only).
+ */
+MOTE_API mote_status mote_draft(mote_engine *engine, mote_draft_item *items, size_t n,
+                                mote_error *err);
 
 /* ---- sampling ---- */
 

@@ -96,7 +96,7 @@ static void engine_take_scratch(mote_engine *e, arena *a)
     const mote_engine_options *o = &e->options;
     const hparams *hp = &e->model->hp;
     forward_scratch_take(&e->forward.s, a, hp, e->model->w.kinds, o->batch, o->sessions,
-                         o->positions);
+                         o->positions, o->drafts);
     e->forward.nn.worker_memory = arena_take(a, o->threads, NN_WORKER_BYTES);
     e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
     e->hidden = arena_take(a, (size_t)o->sessions * hp->n_embd, sizeof *e->hidden);
@@ -114,6 +114,8 @@ static void engine_take_scratch(mote_engine *e, arena *a)
     e->spans = arena_take(a, with_vision * o->sessions * SESSION_SPANS, sizeof *e->spans);
     e->images = arena_take(a, with_vision * o->batch, sizeof *e->images);
     e->kept_counts = arena_take(a, (size_t)engine_state_shape(e).n, sizeof *e->kept_counts);
+    if (o->drafts)
+        draft_scratch_take(e, a);
 }
 
 /* Fills in e->options, e->memory, e->scratch_bytes and the cache layout; allocates nothing. */
@@ -122,15 +124,16 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
 {
     e->model = m;
     TRY(options_resolve(given, &e->options, err));
+    e->options.drafts = e->options.drafts && m->w.draft.present;
     const mote_engine_options *o = &e->options;
-    cache_layout_init(&e->forward.layout, &m->hp, o->kv);
+    cache_layout_init(&e->forward.layout, &m->hp, o->kv, o->drafts);
     arena counting = {0};
     engine_take_scratch(e, &counting);
     e->scratch_bytes = counting.used;
     mote_model_info info;
     mote_model_describe(m, &info);
     mote_memory *mem = &e->memory;
-    *mem = (mote_memory){.weights = m->files.bytes + m->vision_files.bytes,
+    *mem = (mote_memory){.weights = m->files.bytes + m->vision_files.bytes + m->draft_files.bytes,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
     uint64_t pages, states, tails;
@@ -145,6 +148,13 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
                        "%u sessions and %llu positions exceed the address space", o->sessions,
                        (unsigned long long)o->positions);
     mem->total = mem->weights + mem->model + mem->kv_cache + mem->recurrent_state + mem->scratch;
+    if (o->drafts) {
+        mote_engine plain = {0};
+        mote_engine_options without = *o;
+        without.drafts = false;
+        TRY(engine_measure(&plain, m, &without, err));
+        mem->drafts = mem->total - plain.memory.total;
+    }
     return MOTE_OK;
 }
 

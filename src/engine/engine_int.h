@@ -18,7 +18,8 @@
  * sessions + kept_states + 1 blocks always suffice.
  *
  * KV pages. A session writes a page in place while it is the only holder; otherwise the next append
- * copies the page first. Full pages are never written again. With shared_positions sessions reserve
+ * copies the page first. Full pages are never written again; with drafts, only once position
+ * length - 1 of the MTP block is known too. With shared_positions sessions reserve
  * no pages: each step counts the pages it needs before it changes anything (step.c).
  */
 #ifndef MOTE_ENGINE_ENGINE_INT_H
@@ -41,7 +42,9 @@ struct mote_model {
     kern_table kernels;
     uint64_t fingerprint;        /* of the weights; stored in snapshots */
     uint64_t vision_fingerprint; /* of the mmproj file */
+    uint64_t draft_fingerprint;  /* of the MTP file; 0: none */
     char name[96];
+    gguf_files draft_files;  /* the MTP file, if the model file has no head; always one file */
     bool has_vision;         /* opened with an mmproj file */
     gguf_files vision_files; /* always one file */
     vision_encoder vision;
@@ -56,6 +59,20 @@ struct mote_image {
 };
 
 enum { STATE_ZERO = 0 };
+
+/* Scratch of mote_draft (draft.c). */
+typedef struct draft_scratch {
+    uint32_t rows;              /* sessions that draft together */
+    uint32_t n_common;          /* output rows that every draft computes; a test may lower it */
+    struct draft_chain *chains; /* [rows] */
+    draft_row *block_rows;      /* [rows] */
+    float *logits;              /* [rows][n_common + DRAFT_RARE]; may be scratch of the pass */
+    nn_acts one;                /* one row, quantised for the output head */
+    unsigned char *picked;      /* [DRAFT_RARE] rows of the output head */
+} draft_scratch;
+
+/* Takes the scratch of mote_draft from the arena, or counts it; after that of the passes. */
+void draft_scratch_take(mote_engine *e, arena *a);
 
 /* Bytes a session allocates per page of its context: 64 token ids and the address of the page. */
 enum { PAGE_ENTRY_BYTES = KERN_PAGE * sizeof(mote_token) + sizeof(unsigned char *) };
@@ -92,7 +109,7 @@ struct mote_session {
     uint64_t logits_step; /* engine step that computed its logits; 0: none */
     size_t logits_row, n_logits;
     uint64_t hidden_step; /* engine step that computed its hidden row; 0: none */
-    bool copies_page;     /* scratch of step_count_pages: its partial page is shared */
+    bool copies_page;     /* scratch of session_count_pages: its partial page is shared */
     uint64_t in_check;    /* last mote_step call that named it; detects duplicates */
 };
 
@@ -120,6 +137,7 @@ struct mote_engine {
     uint32_t *items;          /* [sessions]: work item of each segment */
     bool *aborted;            /* [sessions]: work items removed by mote_step_abort */
     struct step_run *running; /* the step in progress; NULL between steps */
+    draft_scratch draft;      /* all NULL without drafts */
     uint64_t check;           /* number of mote_step calls */
     uint64_t step;            /* number of accepted mote_step calls */
     mote_memory memory;
@@ -129,6 +147,8 @@ struct mote_engine {
 /* MOTE_E_IO if the model file, or the mmproj file, cannot be read any more. Call it after every
  * computation with mapped weights, before the result is used: it may be wrong. */
 mote_status model_check_files(const mote_model *m, mote_error *err);
+/* The same without the mmproj file. */
+mote_status model_check_text_files(const mote_model *m, mote_error *err);
 
 static inline size_t pages_of(uint64_t positions)
 {
@@ -139,8 +159,14 @@ static inline size_t pages_of(uint64_t positions)
 uint64_t session_default_context(const mote_engine *e);
 /* Takes a free slot and reserves its pages: the common part of new, fork and load. */
 mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err);
-/* Is the last page partly filled and also held by another session? */
-bool session_shares_last_page(const mote_session *s);
+/*
+ * Counts the KV pages that session_add_pages(s, end) will take. If k sessions of a step share a
+ * partial page with r holders in total, min(k, r - 1) of them copy it: the last holder writes in
+ * place. So the count drops these references in step order; session_count_pages_end, called for
+ * every session after the last count, restores them.
+ */
+uint64_t session_count_pages(mote_session *s, uint64_t end);
+void session_count_pages_end(mote_session *s);
 /* Takes the pages for positions below `end` and makes the last partial page private. The caller has
  * made sure that enough pages are free. */
 void session_add_pages(mote_session *s, uint64_t end);
@@ -149,7 +175,8 @@ void session_trim(mote_session *s);
 /* Undoes a canceled pass of n tokens: returns to the latest position with an intact state.
  * `state_lost`: the pass was writing the session's state in place. */
 void session_undo(mote_session *s, size_t n, bool state_lost);
-/* Copies the convolution inputs stored with the session's state into the ring. */
+/* Copies the convolution inputs and the hidden row stored with the session's state into the rings.
+ */
 void session_refill_ring(mote_session *s);
 
 /* The used parts of a DeltaNet layer's tail, in snapshot order: rows k, u, G, then the convolution
@@ -160,6 +187,9 @@ typedef struct tail_part {
     size_t bytes; /* may be 0 */
 } tail_part;
 void session_tail_parts(const mote_session *s, uint32_t layer, tail_part parts[TAIL_PARTS]);
+/* With drafts: the hidden rows that a rewind can return to, in two parts likewise. */
+enum { HIDDEN_PARTS = 2 };
+void session_hidden_parts(const mote_session *s, tail_part parts[HIDDEN_PARTS]);
 
 static inline float *session_hidden_row(const mote_session *s)
 {
@@ -180,6 +210,10 @@ mote_status image_spans_check(const mote_session *s, const mote_work *w, mote_er
  * offset of the tokens before the first image. */
 size_t image_spans_append(mote_session *s, const mote_work *w, size_t from, size_t n,
                           pass_image *images, int64_t *rope_offset);
+/* Does the session end inside an image? */
+bool image_spans_end_open(const mote_session *s);
+/* Rotary position minus position of a text token after all images. */
+int64_t image_spans_end_offset(const mote_session *s);
 /* Removes images that start at or beyond the length. */
 void image_spans_trim(mote_session *s);
 

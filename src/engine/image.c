@@ -215,6 +215,16 @@ static const mote_image *work_find_image(const mote_work *w, mote_token id, uint
     return NULL;
 }
 
+bool image_spans_end_open(const mote_session *s)
+{
+    return image_spans_open(s) != NULL;
+}
+
+int64_t image_spans_end_offset(const mote_session *s)
+{
+    return image_spans_rope_offset(s, s->n_spans);
+}
+
 /* ---- spans: check ---- */
 
 static mote_status image_spans_broken(mote_error *err)

@@ -54,14 +54,29 @@ static mote_isa model_choose_isa(const mote_model_options *options)
     return cpu_best_isa_up_to(options != NULL ? options->isa : MOTE_ISA_BEST);
 }
 
+/* Opens the file with the MTP head, unless the model file has one. */
+static mote_status model_open_draft(mote_model *m, const mote_model_options *options,
+                                    mote_error *err)
+{
+    if (options == NULL || options->mtp == NULL || m->hp.n_draft > 0)
+        return MOTE_OK;
+    TRY(gguf_files_open(&m->draft_files, options->mtp, err));
+    if (m->draft_files.n_parts > 1)
+        return err_set(err, MOTE_E_UNSUPPORTED, "the MTP head %s is a split file", options->mtp);
+    TRY(hparams_check_draft(&m->hp, m->draft_files.gguf, err));
+    m->draft_fingerprint = model_fingerprint(m->draft_files.gguf);
+    return MOTE_OK;
+}
+
 static mote_status model_open_text(mote_model *m, const char *path,
                                    const mote_model_options *options, mote_error *err)
 {
     TRY(gguf_files_open(&m->files, path, err));
     const gguf *file = m->files.gguf;
     TRY(hparams_read(&m->hp, file, err));
+    TRY(model_open_draft(m, options, err));
     kern_table_init(&m->kernels, model_choose_isa(options));
-    TRY(weights_bind(&m->w, &m->hp, file, &m->kernels, err));
+    TRY(weights_bind(&m->w, &m->hp, file, m->draft_files.gguf, &m->kernels, err));
     TRY(tok_new(&m->tok, file, err));
     if (tok_n_tokens(m->tok) > m->hp.n_vocab)
         return err_set(err, MOTE_E_FORMAT,
@@ -127,6 +142,7 @@ void mote_model_close(mote_model *m)
     gguf_files_close(&m->vision_files);
     tok_free(m->tok);
     weights_fini(&m->w);
+    gguf_files_close(&m->draft_files);
     gguf_files_close(&m->files);
     mem_free(m);
 }
@@ -138,9 +154,15 @@ mote_status mote_guard_files(mote_error *err)
     return os_map_guard() ? MOTE_OK : err_set(err, MOTE_E_IO, "cannot install a SIGBUS handler");
 }
 
-mote_status model_check_files(const mote_model *m, mote_error *err)
+mote_status model_check_text_files(const mote_model *m, mote_error *err)
 {
     TRY(gguf_files_check(&m->files, err));
+    return gguf_files_check(&m->draft_files, err);
+}
+
+mote_status model_check_files(const mote_model *m, mote_error *err)
+{
+    TRY(model_check_text_files(m, err));
     return gguf_files_check(&m->vision_files, err);
 }
 
@@ -178,7 +200,11 @@ mote_file_state mote_model_file_state(const mote_model *m)
     const mote_file_state text = files_compare(&m->files, m->fingerprint);
     const mote_file_state vision =
         m->has_vision ? files_compare(&m->vision_files, m->vision_fingerprint) : MOTE_FILE_SAME;
-    return text > vision ? text : vision;
+    const mote_file_state draft = m->draft_files.n_parts > 0
+                                      ? files_compare(&m->draft_files, m->draft_fingerprint)
+                                      : MOTE_FILE_SAME;
+    const mote_file_state worst = text > vision ? text : vision;
+    return worst > draft ? worst : draft;
 }
 
 static mote_status files_reopen(const gguf_files *f, uint64_t fingerprint, mote_error *err)
@@ -205,6 +231,8 @@ static mote_status files_reopen(const gguf_files *f, uint64_t fingerprint, mote_
 mote_status mote_model_reopen(const mote_model *m, mote_error *err)
 {
     TRY(files_reopen(&m->files, m->fingerprint, err));
+    if (m->draft_files.n_parts > 0)
+        TRY(files_reopen(&m->draft_files, m->draft_fingerprint, err));
     return m->has_vision ? files_reopen(&m->vision_files, m->vision_fingerprint, err) : MOTE_OK;
 }
 
@@ -236,6 +264,7 @@ bool mote_model_prefault(const mote_model *m, uint64_t *done, uint64_t *total)
 void mote_model_drop_pages(const mote_model *m)
 {
     gguf_files_drop_pages(&m->files);
+    gguf_files_drop_pages(&m->draft_files);
     gguf_files_drop_pages(&m->vision_files);
 }
 
@@ -246,7 +275,8 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .file_bytes = m->files.bytes,
         .private_bytes = sizeof *m + gguf_files_private_bytes(&m->files) + m->w.private_bytes +
                          tok_private_bytes(m->tok) + m->vision.private_bytes +
-                         gguf_files_private_bytes(&m->vision_files),
+                         gguf_files_private_bytes(&m->vision_files) +
+                         gguf_files_private_bytes(&m->draft_files),
         .layers = m->hp.n_layers,
         .attention_layers = m->hp.n_attention,
         .context = m->hp.context,
@@ -257,6 +287,7 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .draft_head = m->w.draft.present,
         .vision = m->has_vision,
         .vision_file_bytes = m->vision_files.bytes,
+        .draft_file_bytes = m->draft_files.bytes,
         .isa = m->kernels.level,
     };
     memcpy(out->name, m->name, sizeof out->name);

@@ -177,11 +177,35 @@ void session_trim(mote_session *s)
     image_spans_trim(s);
 }
 
-bool session_shares_last_page(const mote_session *s)
+/* Will the next append write to the last page? With drafts always: position length - 1 of the MTP
+ * block is written when the next token is known. */
+static bool session_writes_last_page(const mote_session *s)
+{
+    return s->engine->options.drafts ? s->length > 0 : s->length % KERN_PAGE != 0;
+}
+
+/* Is the last page still to be written to, and also held by another session? */
+static bool session_shares_last_page(const mote_session *s)
 {
     const block_pool *pages = &s->engine->pages;
-    return s->length % KERN_PAGE != 0 &&
+    return session_writes_last_page(s) &&
            pages->refs[blocks_of(pages, s->pages[s->n_pages - 1])] > 1;
+}
+
+uint64_t session_count_pages(mote_session *s, uint64_t end)
+{
+    block_pool *pages = &s->engine->pages;
+    s->copies_page = session_shares_last_page(s);
+    if (s->copies_page)
+        blocks_release(pages, blocks_of(pages, s->pages[s->n_pages - 1]));
+    return pages_of(end) - s->n_pages + s->copies_page;
+}
+
+void session_count_pages_end(mote_session *s)
+{
+    block_pool *pages = &s->engine->pages;
+    if (s->copies_page)
+        blocks_share(pages, blocks_of(pages, s->pages[s->n_pages - 1]));
 }
 
 /* Copy-on-write of the partial page before the session writes to it. */
@@ -223,11 +247,11 @@ void mote_session_free(mote_session *s)
     *s = (mote_session){.kept = kept, .spans = spans};
 }
 
-/* The used rows of the ring: up to its end, and wrapped to its start. */
-static void tail_ring_parts(const mote_session *s, float *ring, size_t row_bytes,
-                            tail_part parts[2])
+/* The rows of a ring from first_pos on: up to its end, and wrapped to its start. */
+static void tail_ring_parts(const mote_session *s, uint64_t first_pos, float *ring,
+                            size_t row_bytes, tail_part parts[2])
 {
-    size_t n = (size_t)(s->length - s->ring_from), from = (size_t)(s->ring_from % DELTA_RING);
+    size_t n = (size_t)(s->length - first_pos), from = (size_t)(first_pos % DELTA_RING);
     size_t first = n < DELTA_RING - from ? n : DELTA_RING - from;
     parts[0] = (tail_part){(unsigned char *)ring + from * row_bytes, first * row_bytes};
     parts[1] = (tail_part){ring, (n - first) * row_bytes};
@@ -244,11 +268,21 @@ void session_tail_parts(const mote_session *s, uint32_t layer, tail_part parts[T
     parts[0] = (tail_part){m.k_rows, rows * delta_key_dim(d) * f32};
     parts[1] = (tail_part){m.u_rows, rows * delta_value_dim(d) * f32};
     parts[2] = (tail_part){m.g_rows, rows * d->value_heads * sizeof(double)};
-    tail_ring_parts(s, m.ring, delta_conv_dim(d) * f32, parts + 3);
+    tail_ring_parts(s, s->ring_from, m.ring, delta_conv_dim(d) * f32, parts + 3);
+}
+
+void session_hidden_parts(const mote_session *s, tail_part parts[HIDDEN_PARTS])
+{
+    const cache_layout *l = &s->engine->forward.layout;
+    const uint64_t boundary = session_boundary(s), needed = boundary > 0 ? boundary - 1 : 0;
+    tail_ring_parts(s, needed > s->ring_from ? needed : s->ring_from,
+                    cache_layout_hidden_at(l, blocks_at(&s->engine->tails, s->tail), 0),
+                    l->hidden_floats * sizeof(float), parts);
 }
 
 /* Both sessions have the same length. Copies only the used parts of the tail: the rows since the
- * boundary, and the convolution inputs that they or a rewind to the boundary need. */
+ * boundary, and the convolution inputs and hidden rows that they or a rewind to the boundary need.
+ */
 static void session_copy_tail(mote_session *to, const mote_session *from)
 {
     uint64_t boundary = session_boundary(from);
@@ -261,6 +295,13 @@ static void session_copy_tail(mote_session *to, const mote_session *from)
         session_tail_parts(&view, i, source);
         session_tail_parts(to, i, target);
         for (size_t j = 0; j < TAIL_PARTS; j++)
+            memcpy(target[j].data, source[j].data, source[j].bytes);
+    }
+    if (from->engine->options.drafts) {
+        tail_part source[HIDDEN_PARTS], target[HIDDEN_PARTS];
+        session_hidden_parts(&view, source);
+        session_hidden_parts(to, target);
+        for (size_t j = 0; j < HIDDEN_PARTS; j++)
             memcpy(target[j].data, source[j].data, source[j].bytes);
     }
 }
@@ -310,6 +351,9 @@ void session_refill_ring(mote_session *s)
             memcpy(m.ring + (s->length - DELTA_HISTORY + j) % DELTA_RING * conv_dim,
                    m.next_inputs + j * conv_dim, conv_dim * sizeof(float));
     }
+    if (l->drafts && s->length > 0)
+        memcpy(cache_layout_hidden_at(l, blocks_at(&e->tails, s->tail), s->length - 1),
+               cache_layout_hidden(l, state), l->hidden_floats * sizeof(float));
     s->ring_from = s->length > DELTA_HISTORY ? s->length - DELTA_HISTORY : 0;
 }
 

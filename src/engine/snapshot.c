@@ -6,13 +6,16 @@
  *
  *   header   snapshot_header, 64 bytes
  *   tokens   [length] i32
- *   images   format 2 only: their number, u64; then for each image its first position, u64, and its
- *            rows and columns of tokens, u32 each
- *   pages    KV pages, [ceil(length / 64)][page_bytes]; positions beyond length are zero
+ *   images   formats 2 and 3: their number, u64; then for each image its first position, u64, and
+ *            its rows and columns of tokens, u32 each
+ *   pages    KV pages, [ceil(length / 64)][page_bytes]; positions beyond length are zero, and from
+ *            length-1 on in the MTP block
  *   state    recurrent state, [state_bytes]; only if length >= 32
  *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
  *            G [rows][value_heads] f64 with rows = length % 32, then the convolution inputs of
  *            positions ring_from .. length-1, [conv_dim] f32 each
+ *   hidden   format 3 only: hidden row, cos and sin, [n_embd + 64] f32, of the positions from
+ *            ring_from or length / 32 * 32 - 1 on, whichever is later
  *   check    XXH3-64 of everything before it
  *
  * All sizes follow from the model, which the fingerprint identifies. A file with any other length
@@ -28,8 +31,9 @@
 
 #include <string.h>
 
-/* Sessions without images are written in format 1, which every version of mote reads. */
-enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2 };
+/* Engines with drafts write format 3. The others write sessions without images in format 1, which
+ * every version of mote reads. */
+enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2, SNAPSHOT_DRAFTS = 3 };
 static const char snapshot_magic[8] = {'M', 'O', 'T', 'E', 'S', 'N', 'A', 'P'};
 
 typedef struct snapshot_header {
@@ -46,6 +50,12 @@ typedef struct snapshot_header {
 } snapshot_header;
 _Static_assert(sizeof(snapshot_header) == 64, "written as it is in memory");
 
+/* Of the weights that a session with this engine depends on. */
+static uint64_t snapshot_fingerprint(const mote_engine *e)
+{
+    return e->model->fingerprint ^ (e->options.drafts ? e->model->draft_fingerprint : 0);
+}
+
 /* ---- the parts of a tail, in file order ---- */
 
 typedef mote_status tail_part_fn(void *ctx, void *data, size_t bytes, mote_error *err);
@@ -58,6 +68,12 @@ static mote_status snapshot_each_tail_part(const mote_session *s, tail_part_fn *
         tail_part parts[TAIL_PARTS];
         session_tail_parts(s, i, parts);
         for (size_t j = 0; j < TAIL_PARTS; j++)
+            TRY(fn(ctx, parts[j].data, parts[j].bytes, err));
+    }
+    if (s->engine->options.drafts) {
+        tail_part parts[HIDDEN_PARTS];
+        session_hidden_parts(s, parts);
+        for (size_t j = 0; j < HIDDEN_PARTS; j++)
             TRY(fn(ctx, parts[j].data, parts[j].bytes, err));
     }
     return MOTE_OK;
@@ -83,22 +99,33 @@ static mote_status writer_put_part(void *ctx, void *data, size_t bytes, mote_err
     return writer_put(ctx, data, bytes, err);
 }
 
+/* Zeroes the positions of the last page that the session has not written. They may hold data of
+ * another session, which must not leak. */
+static void page_clear_unused(const mote_session *s, unsigned char *last)
+{
+    const cache_layout *l = &s->engine->forward.layout;
+    const attn_shape *shape = &l->attention;
+    const size_t used = (size_t)((s->length - 1) % KERN_PAGE) + 1;
+    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++) {
+        const bool draft = l->drafts && cell / shape->kv_heads == l->draft_layer;
+        const size_t from = draft ? used - 1 : used;
+        if (from < KERN_PAGE)
+            kv_clear_from(shape->kv, last + cell * 2 * kv_half_bytes(shape->kv), from);
+    }
+}
+
 static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
-    size_t bytes = s->engine->pages.bytes, full = (size_t)(s->length / KERN_PAGE);
-    for (size_t i = 0; i < full; i++)
-        TRY(writer_put(w, s->pages[i], bytes, err));
-    if (full == s->n_pages)
+    const size_t bytes = s->engine->pages.bytes;
+    if (s->n_pages == 0)
         return MOTE_OK;
+    for (size_t i = 0; i < s->n_pages - 1; i++)
+        TRY(writer_put(w, s->pages[i], bytes, err));
     unsigned char *last = mem_new(1, bytes);
     if (last == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes to copy a KV page", bytes);
-    memcpy(last, s->pages[full], bytes);
-    /* The positions beyond the length may hold data of another session, which must not leak. */
-    const attn_shape *shape = &s->engine->forward.layout.attention;
-    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++)
-        kv_clear_from(shape->kv, last + cell * 2 * kv_half_bytes(shape->kv),
-                      (size_t)(s->length % KERN_PAGE));
+    memcpy(last, s->pages[s->n_pages - 1], bytes);
+    page_clear_unused(s, last);
     mote_status status = writer_put(w, last, bytes, err);
     mem_free(last);
     return status;
@@ -110,9 +137,11 @@ static mote_status writer_put_session(snapshot_writer *w, const mote_session *s,
 {
     const mote_engine *e = s->engine;
     snapshot_header header = {
-        .version = s->n_spans > 0 ? SNAPSHOT_IMAGES : SNAPSHOT_TEXT,
+        .version = e->options.drafts ? SNAPSHOT_DRAFTS
+                   : s->n_spans > 0  ? SNAPSHOT_IMAGES
+                                     : SNAPSHOT_TEXT,
         .numerics = MOTE_NUMERICS,
-        .fingerprint = e->model->fingerprint,
+        .fingerprint = snapshot_fingerprint(e),
         .length = s->length,
         .ring_from = s->ring_from,
         .kv = (uint32_t)e->options.kv,
@@ -124,7 +153,7 @@ static mote_status writer_put_session(snapshot_writer *w, const mote_session *s,
     TRY(writer_put(w, &header, sizeof header, err));
     TRY(writer_put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
     const uint64_t n_spans = s->n_spans;
-    if (n_spans > 0) {
+    if (header.version != SNAPSHOT_TEXT) {
         TRY(writer_put(w, &n_spans, sizeof n_spans, err));
         TRY(writer_put(w, s->spans, s->n_spans * sizeof *s->spans, err));
     }
@@ -167,16 +196,18 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
 {
     if (memcmp(h->magic, snapshot_magic, sizeof snapshot_magic) != 0)
         return err_set(err, MOTE_E_FORMAT, "not a mote snapshot");
-    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_IMAGES;
+    const bool known = h->version >= SNAPSHOT_TEXT && h->version <= SNAPSHOT_DRAFTS;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
-                       h->version, h->numerics, SNAPSHOT_IMAGES, MOTE_NUMERICS);
-    if (h->version == SNAPSHOT_IMAGES && !e->model->has_vision)
-        return err_set(err, MOTE_E_MISMATCH,
-                       "snapshot contains images, but the model was opened without an mmproj file");
-    if (h->fingerprint != e->model->fingerprint)
+                       h->version, h->numerics, SNAPSHOT_DRAFTS, MOTE_NUMERICS);
+    if (h->fingerprint != snapshot_fingerprint(e))
         return err_set(err, MOTE_E_MISMATCH, "snapshot belongs to another model file");
+    if ((h->version == SNAPSHOT_DRAFTS) != e->options.drafts)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "snapshot was saved with drafts %s, the engine has them %s (`drafts` in "
+                       "mote_engine_options)",
+                       e->options.drafts ? "off" : "on", e->options.drafts ? "on" : "off");
     if (h->kv != (uint32_t)e->options.kv || !(h->yarn == e->yarn))
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot has KV format %u and YaRN factor %g; the engine has %d and %g",
@@ -224,10 +255,15 @@ static mote_status reader_take_spans(mote_session *s, cursor *c, const snapshot_
                                      mote_error *err)
 {
     uint64_t n, end = 0;
-    if (h->version != SNAPSHOT_IMAGES)
+    if (h->version == SNAPSHOT_TEXT)
         return MOTE_OK;
     if (!cursor_copy(c, &n, sizeof n))
         return snapshot_truncated(err);
+    if (n == 0 && h->version == SNAPSHOT_DRAFTS)
+        return MOTE_OK;
+    if (n > 0 && !s->engine->model->has_vision)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "snapshot contains images, but the model was opened without an mmproj file");
     if (n == 0 || n > SESSION_SPANS)
         return err_set(err, MOTE_E_FORMAT, "invalid snapshot: %llu images", (unsigned long long)n);
     if (!cursor_copy(c, s->spans, (size_t)n * sizeof *s->spans))

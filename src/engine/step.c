@@ -75,34 +75,20 @@ static mote_status step_check_items(mote_engine *e, const mote_work *work, size_
     return MOTE_OK;
 }
 
-/*
- * Counts the KV pages the step will take. If k sessions of the step share a partial page with r
- * holders in total, min(k, r - 1) of them copy it: the last holder writes in place. The count
- * releases these references in step order, and then restores them.
- */
-static uint64_t step_count_pages(mote_engine *e, const mote_work *work, size_t n)
+static uint64_t step_count_pages(const mote_work *work, size_t n)
 {
     uint64_t needed = 0;
-    for (size_t i = 0; i < n; i++) {
-        mote_session *s = work[i].session;
-        needed += pages_of(s->length + work[i].n) - s->n_pages;
-        s->copies_page = session_shares_last_page(s);
-        if (s->copies_page)
-            blocks_release(&e->pages, blocks_of(&e->pages, s->pages[s->n_pages - 1]));
-        needed += s->copies_page;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const mote_session *s = work[i].session;
-        if (s->copies_page)
-            blocks_share(&e->pages, blocks_of(&e->pages, s->pages[s->n_pages - 1]));
-    }
+    for (size_t i = 0; i < n; i++)
+        needed += session_count_pages(work[i].session, work[i].session->length + work[i].n);
+    for (size_t i = 0; i < n; i++)
+        session_count_pages_end(work[i].session);
     return needed;
 }
 
 static mote_status step_check_pages(mote_engine *e, const mote_work *work, size_t n,
                                     mote_error *err)
 {
-    uint64_t needed = step_count_pages(e, work, n);
+    uint64_t needed = step_count_pages(work, n);
     assert(e->options.shared_positions || needed <= e->pages.n_free);
     if (needed > e->pages.n_free)
         return err_set(err, MOTE_E_MEMORY,
@@ -381,7 +367,7 @@ static bool pass_run(mote_engine *e, step_run *r)
     e->forward.hook = r->cancelable || r->hook != NULL ? pass_on_sublayer : NULL;
     e->forward.hook_ctx = e;
     bool completed = forward_pass(&e->forward, e->segments, r->n_segments, logits);
-    r->damaged = completed && !gguf_files_intact(&e->model->files);
+    r->damaged = completed && model_check_text_files(e->model, NULL) != MOTE_OK;
     completed = completed && !r->damaged;
     if (completed)
         pass_commit(e, r);
@@ -428,7 +414,7 @@ mote_status mote_step_with_hook(mote_engine *e, const mote_work *work, size_t n,
     if (e == NULL || (work == NULL && n > 0))
         return err_set(err, MOTE_E_ARG, "mote_step: engine and work must not be NULL");
     e->check++;
-    TRY(gguf_files_check(&e->model->files, err));
+    TRY(model_check_text_files(e->model, err));
     TRY(step_check_items(e, work, n, err));
     TRY(step_check_pages(e, work, n, err));
     e->step++;
@@ -440,7 +426,7 @@ mote_status mote_step_with_hook(mote_engine *e, const mote_work *work, size_t n,
     e->running = NULL;
     mem_guard_end();
     if (r.damaged)
-        return gguf_files_check(&e->model->files, err);
+        return model_check_text_files(e->model, err);
     if (!completed)
         return err_set(err, MOTE_E_CANCELED, "step canceled by mote_cancel");
     if (n > 0 && r.n_aborted == n)

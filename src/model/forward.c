@@ -9,6 +9,8 @@
  *         x = x + W_down(silu(W_gate h) * W_up h)         SwiGLU, h = RMSNorm(x)
  *     logits = W_head RMSNorm(x)                          only for the requested rows
  *
+ * With drafts, draft_block.c computes K and V of the MTP block for all rows before the logits.
+ *
  * A layer has two sublayers, mixer and feed-forward. The residual addition is fused into the
  * RMSNorm of the next sublayer: `branch` holds the output of the last sublayer, and `pending`
  * points to it until it is added.
@@ -16,7 +18,7 @@
  * Rows interact only through the KV cache and recurrent state of their own session. Therefore a
  * segment can be removed between two sublayers: the other rows move up and keep their bits.
  */
-#include "model/forward.h"
+#include "model/forward_int.h"
 
 #include "nn/nn.h"
 
@@ -46,14 +48,16 @@ static size_t mixer_floats(const hparams *hp)
 }
 
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
-                          uint32_t batch, uint32_t sessions, uint64_t positions)
+                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts)
 {
+    /* With drafts mid also holds the joined rows, two embeddings each. */
+    const size_t mid = max_size(mixer_floats(hp), drafts ? 2 * (size_t)hp->n_embd : 0);
     s->x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->x);
     s->branch = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->branch);
     s->in.x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->in.x);
     nn_acts_take(&s->in, a, kinds, batch, hp->n_embd);
-    s->mid.x = arena_take(a, batch * mixer_floats(hp), sizeof *s->mid.x);
-    nn_acts_take(&s->mid, a, kinds, batch, max_size(mixer_floats(hp), hp->n_ff));
+    s->mid.x = arena_take(a, batch * mid, sizeof *s->mid.x);
+    nn_acts_take(&s->mid, a, kinds, batch, max_size(mid, hp->n_ff));
     s->wide_bytes = batch * projection_floats(hp) * sizeof *s->wide;
     s->wide = arena_take(a, s->wide_bytes, 1);
     s->cos = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->cos);
@@ -66,18 +70,7 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
 
 /* ---- a pass ---- */
 
-typedef struct pass {
-    const forward *f;
-    const forward_scratch *s;
-    pass_segment *segments;
-    size_t n_segments;
-    size_t n_placed; /* segments with rows */
-    size_t n_rows;
-    float *logits;        /* [requested rows][n_vocab] */
-    const float *pending; /* sublayer output not yet added to x, or NULL */
-} pass;
-
-static void pass_tap(const pass *p, const char *what, int layer, const float *rows)
+void pass_tap(const pass *p, const char *what, int layer, const float *rows)
 {
     if (p->f->tap != NULL)
         p->f->tap(p->f->tap_ctx, what, layer, rows, p->n_rows, p->f->hp->n_embd);
@@ -96,24 +89,29 @@ static const pass_image *segment_image_at(const pass_segment *seg, size_t at)
     return image;
 }
 
-/* Embedding and rotary angles of token `at` of a segment, which is row `row` of the pass. */
-static void pass_embed_token(const pass *p, const pass_segment *seg, size_t at, size_t row)
+void segment_embed(const forward *f, const pass_segment *seg, size_t at, float *x)
 {
-    const nn_matrix *e = &p->f->w->embd;
+    const nn_matrix *e = &f->w->embd;
     const pass_image *image = segment_image_at(seg, at);
-    float *x = p->s->x + row * e->cols;
-    float *cos = p->s->cos + row * ROPE_PAIRS, *sin = p->s->sin + row * ROPE_PAIRS;
+    if (image != NULL && at - image->at < image->n)
+        memcpy(x, image->features + (at - image->at) * e->cols, e->cols * sizeof *x);
+    else
+        nn_matrix_row(e, (size_t)seg->tokens[at], x);
+}
+
+/* Rotary angles of token `at` of a segment. */
+static void segment_angles(const forward *f, const pass_segment *seg, size_t at, float *cos,
+                           float *sin)
+{
+    const pass_image *image = segment_image_at(seg, at);
     if (image != NULL && at - image->at < image->n) {
         const uint64_t index = image->first + (at - image->at);
-        memcpy(x, image->features + (at - image->at) * e->cols, e->cols * sizeof *x);
-        rope_angles_image(&p->f->rope, image->rope_base, index / image->cols, index % image->cols,
-                          cos, sin);
+        rope_angles_image(&f->rope, image->rope_base, index / image->cols, index % image->cols, cos,
+                          sin);
         return;
     }
     const int64_t rope_offset = image != NULL ? image->rope_offset : seg->rope_offset;
-    e->format->decode(e->data + (size_t)seg->tokens[at] * e->row_bytes,
-                      e->cols / e->format->block_values, x);
-    rope_angles(&p->f->rope, (uint64_t)((int64_t)(seg->pos + at) + rope_offset), cos, sin);
+    rope_angles(&f->rope, (uint64_t)((int64_t)(seg->pos + at) + rope_offset), cos, sin);
 }
 
 /* Linear search for the segment of a row: either segments or rows are few. */
@@ -128,7 +126,9 @@ static void pass_embed_task(void *ctx, uint32_t task, uint32_t worker)
     for (; row < end; row++) {
         while (row >= first + seg->n)
             first += seg++->n;
-        pass_embed_token(p, seg, row - first, row);
+        segment_embed(p->f, seg, row - first, p->s->x + row * p->f->hp->n_embd);
+        segment_angles(p->f, seg, row - first, p->s->cos + row * ROPE_PAIRS,
+                       p->s->sin + row * ROPE_PAIRS);
     }
 }
 
@@ -141,8 +141,7 @@ static void pass_embed(pass *p)
 
 /* ---- sublayers ---- */
 
-/* x = x + pending; returns RMSNorm(x), quantised to the formats `kinds` that its readers need. */
-static nn_acts pass_norm(pass *p, const float *w, nn_kinds kinds)
+nn_acts pass_norm(pass *p, const float *w, nn_kinds kinds)
 {
     nn_acts in = p->s->in;
     in.cols = p->f->hp->n_embd;
@@ -163,7 +162,7 @@ static void pass_project_out(pass *p, const nn_acts *mid, const nn_matrix *w)
  * Gated attention: q, k = RoPE(RMSNorm(W_q h)), RoPE(RMSNorm(W_k h)) per head, v = W_v h,
  * y = W_o (attend(q, k, v) * sigmoid(gate)). The gate comes from the same matrix as q.
  */
-static void attention_mixer(pass *p, const model_layer *l, uint32_t index)
+void attention_mixer(pass *p, const model_layer *l, size_t index)
 {
     const attention_layer *a = &l->attention;
     const attn_shape *shape = &p->f->layout.attention;
@@ -224,7 +223,7 @@ static void delta_mixer(pass *p, const model_layer *l, uint32_t index)
 }
 
 /* SwiGLU: W_down(silu(W_gate h) * W_up h). */
-static void feed_forward_swiglu(pass *p, const model_layer *l)
+void feed_forward_swiglu(pass *p, const model_layer *l)
 {
     size_t n_ff = p->f->hp->n_ff;
     nn_acts in = pass_norm(p, l->ffn_norm, nn_kind(l->gate.format) | nn_kind(l->up.format));
@@ -394,6 +393,8 @@ bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, f
             pass_tap(&p, "layer", (int)i, p.s->x);
         }
     }
+    if (f->layout.drafts)
+        pass_keep_draft_rows(&p);
     pass_output(&p);
     return true;
 }

@@ -45,7 +45,8 @@ typedef struct pass_segment {
     bool aborted; /* set by the hook: the segment is removed and its memory not used again */
 } pass_segment;
 
-/* For tests: gets intermediate rows. `what` is "embed", "layer" (after each) or "final_norm". */
+/* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm", with
+ * drafts also "hidden" (all rows after the final norm) and "draft" (outputs of the MTP block). */
 typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float *rows,
                             size_t n_rows, size_t n_cols);
 
@@ -79,14 +80,31 @@ typedef struct forward {
 } forward;
 
 /* Allocates the scratch of passes of `batch` rows from the arena (or counts it); `kinds`: the input
- * formats that the model's matrices read. */
+ * formats that the model's matrices read; `drafts`: for passes of the MTP block too. */
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
-                          uint32_t batch, uint32_t sessions, uint64_t positions);
+                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts);
 
 /* Runs the segments, at most f->batch rows together. Writes the requested logits of all segments in
  * order, [sum of n_logits][n_vocab]. false: canceled, or all segments aborted; then some layers
  * have updated the sessions' memory and others have not. Aborted segments end with n = n_logits =
  * 0. */
 bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, float *logits);
+
+/* ---- drafts (draft_block.c) ---- */
+
+/* One token of one session for the MTP block. */
+typedef struct draft_row {
+    mote_token token;    /* of position pos + 1 */
+    const float *hidden; /* [n_embd]: hidden row of position `pos`, or the block's output for it */
+    const float *angles; /* [64]: cos and sin of position `pos`; NULL: those of rope_pos */
+    uint64_t rope_pos;   /* rotary position of a text token */
+    uint64_t pos;
+    unsigned char *const *pages; /* up to position `pos` */
+} draft_row;
+
+/* Runs the MTP block for n <= f->batch rows: writes K and V of `pos` and returns the outputs after
+ * the norm of the block, quantised for the output head. They stay valid until the next pass and may
+ * be the `hidden` of its rows. */
+nn_acts forward_draft(const forward *f, const draft_row *rows, size_t n);
 
 #endif

@@ -181,6 +181,28 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
     return read_layer_kinds(hp, g, err);
 }
 
+mote_status hparams_check_draft(const hparams *hp, const gguf *draft, mote_error *err)
+{
+    str arch = {"", 0};
+    uint32_t blocks = 0, drafts = 0, n_embd = 0;
+    bool found;
+    TRY(gguf_get_str(draft, "general.architecture", &arch, &found, err));
+    TRY(gguf_get_u32(draft, "qwen35.nextn_predict_layers", &drafts, &found, err));
+    if (!str_is(arch, "qwen35") || drafts != 1)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "architecture '%.*s' with %u draft blocks is not an MTP head; expected: "
+                       "qwen35 with 1",
+                       STR_ARG(arch), drafts);
+    TRY(gguf_get_u32(draft, "qwen35.block_count", &blocks, NULL, err));
+    TRY(gguf_get_u32(draft, "qwen35.embedding_length", &n_embd, NULL, err));
+    if (blocks != hp->n_layers + 1 || n_embd != hp->n_embd)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "the MTP head belongs to a model with %u layers and embedding length %u, "
+                       "not %u and %u",
+                       blocks - 1, n_embd, hp->n_layers, hp->n_embd);
+    return MOTE_OK;
+}
+
 delta_shape hparams_delta(const hparams *hp)
 {
     return (delta_shape){

@@ -30,6 +30,10 @@ typedef struct hparams {
 /* MOTE_E_UNSUPPORTED: another architecture. MOTE_E_FORMAT: missing or invalid sizes. */
 mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err);
 
+/* Checks a file with the MTP head of this model only. MOTE_E_UNSUPPORTED: it is another kind of
+ * file. MOTE_E_MISMATCH: of another model. */
+mote_status hparams_check_draft(const hparams *hp, const gguf *draft, mote_error *err);
+
 delta_shape hparams_delta(const hparams *hp);
 attn_shape hparams_attention(const hparams *hp, mote_kv kv);
 

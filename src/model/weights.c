@@ -174,6 +174,7 @@ static mote_status bind_layer(binder *b, const hparams *hp, uint32_t i, bool is_
     return bind_matrix(b, block_name(n, i, "ffn_down.weight"), hp->n_embd, hp->n_ff, &l->down);
 }
 
+/* The block is that after the layers, also in a file without the layers. */
 static mote_status bind_draft(binder *b, const hparams *hp, draft_head *d)
 {
     uint32_t i = hp->n_layers;
@@ -190,7 +191,7 @@ static mote_status bind_draft(binder *b, const hparams *hp, draft_head *d)
     return bind_layer(b, hp, i, true, &d->block);
 }
 
-static mote_status weights_bind_all(binder *b, const hparams *hp, weights *w)
+static mote_status weights_bind_all(binder *b, const hparams *hp, const gguf *draft, weights *w)
 {
     w->layers = arena_take(&b->memory, hp->n_layers, sizeof *w->layers);
     TRY(bind_matrix(b, "token_embd.weight", hp->n_vocab, hp->n_embd, &w->embd));
@@ -205,18 +206,20 @@ static mote_status weights_bind_all(binder *b, const hparams *hp, weights *w)
                        w->layers != NULL ? &w->layers[i] : &counted));
     }
     w->parameters = b->parameters;
-    if (hp->n_draft > 0)
+    if (draft != NULL)
+        b->g = draft;
+    if (hp->n_draft > 0 || draft != NULL)
         TRY(bind_draft(b, hp, &w->draft));
     w->kinds = b->kinds;
     return MOTE_OK;
 }
 
-mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const kern_table *k,
-                         mote_error *err)
+mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const gguf *draft,
+                         const kern_table *k, mote_error *err)
 {
     *w = (weights){0};
     binder counting = {.g = g, .k = k, .err = err};
-    TRY(weights_bind_all(&counting, hp, w));
+    TRY(weights_bind_all(&counting, hp, draft, w));
     if (counting.memory.overflow)
         return err_set(err, MOTE_E_FORMAT,
                        "invalid model: the small tensors exceed the address space");
@@ -226,7 +229,7 @@ mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const ker
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes of decoded weights",
                        counting.memory.used);
     binder b = {.g = g, .k = k, .memory = {.base = w->memory}, .err = err};
-    return weights_bind_all(&b, hp, w);
+    return weights_bind_all(&b, hp, draft, w);
 }
 
 void weights_fini(weights *w)

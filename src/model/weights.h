@@ -48,7 +48,7 @@ typedef struct model_layer {
     nn_matrix down;            /* [n_embd][n_ff] */
 } model_layer;
 
-/* Multi-token prediction (MTP) block: bound and checked, not used yet. */
+/* Multi-token prediction (MTP) head; see draft_block.c. */
 typedef struct draft_head {
     bool present;
     nn_matrix join; /* [n_embd][2 n_embd]: embedding, then hidden */
@@ -69,9 +69,10 @@ typedef struct weights {
     void *memory; /* holds all decoded tensors */
 } weights;
 
-/* Finds, checks and decodes all tensors. The mapping behind `g` must outlive the weights. */
-mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const kern_table *k,
-                         mote_error *err);
+/* Finds, checks and decodes all tensors. `draft` is a file with the MTP head of a model without
+ * one, or NULL. The mappings behind both must outlive the weights. */
+mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const gguf *draft,
+                         const kern_table *k, mote_error *err);
 void weights_fini(weights *w);
 
 /* ---- binder ---- */

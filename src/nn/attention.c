@@ -124,6 +124,27 @@ static void store_task(void *ctx, uint32_t task, uint32_t worker)
     }
 }
 
+static void run_store(attn_run *run)
+{
+    for (size_t i = 0; i < run->n_segments; i++)
+        run->n_rows += run->segments[i].n;
+    pool_run(run->n->pool, store_task, run,
+             (uint32_t)((run->n_rows + STORE_ROWS - 1) / STORE_ROWS));
+}
+
+void nn_attention_store(const nn *n, const attn_shape *shape, const attn_weights *w, size_t layer,
+                        const attn_segment *segments, size_t n_segments, const attn_rows *rows)
+{
+    attn_run run = {.n = n,
+                    .shape = shape,
+                    .w = w,
+                    .layer = layer,
+                    .segments = segments,
+                    .n_segments = n_segments,
+                    .rows = rows};
+    run_store(&run);
+}
+
 /* ---- tiles ---- */
 
 typedef struct tile {
@@ -339,9 +360,7 @@ void nn_attention(const nn *n, const attn_shape *shape, const attn_weights *w, s
                     .n_segments = n_segments,
                     .rows = rows,
                     .parts = parts};
-    for (size_t i = 0; i < n_segments; i++)
-        run.n_rows += segments[i].n;
-    pool_run(n->pool, store_task, &run, (uint32_t)((run.n_rows + STORE_ROWS - 1) / STORE_ROWS));
+    run_store(&run);
     run.split = should_split(&run);
     size_t tasks = 0;
     for (size_t i = 0; i < n_segments; i++)

@@ -21,7 +21,7 @@
 
 typedef struct attn_shape {
     size_t heads, kv_heads; /* query head a reads kv head a / (heads / kv_heads) */
-    size_t layers;          /* attention layers of the model: first index of a page */
+    size_t layers;          /* attention layers of a page, its first index */
     mote_kv kv;
     float eps;
 } attn_shape;
@@ -80,6 +80,10 @@ typedef struct attn_parts {
 
 /* Capacity for one row of each of `sessions` sequences with `positions` positions in total. */
 size_t attn_parts_needed(size_t heads, uint64_t positions, uint32_t sessions);
+
+/* Stores keys and values of all rows: the first half of nn_attention. Reads k, v, cos and sin. */
+void nn_attention_store(const nn *n, const attn_shape *shape, const attn_weights *w, size_t layer,
+                        const attn_segment *segments, size_t n_segments, const attn_rows *rows);
 
 /* Stores keys and values of all rows, then computes y. `layer` counts attention layers. */
 void nn_attention(const nn *n, const attn_shape *shape, const attn_weights *w, size_t layer,

@@ -13,6 +13,8 @@
  */
 #include "nn/nn.h"
 
+#include <string.h>
+
 enum {
     TASK_BYTES = 64 << 10,
     ROW_UNIT = 32,
@@ -142,4 +144,50 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
         run.first_task[i + 1] = run.first_task[i] + (uint32_t)tasks;
     }
     pool_run(n->pool, linear_task, &run, run.first_task[n_products]);
+}
+
+/* ---- single rows of a matrix ---- */
+
+typedef struct picked_run {
+    const nn *n;
+    const nn_matrix *w;
+    const mote_token *ids;
+    size_t n_ids;
+    kern_act input;
+    unsigned char *copy;
+    float *y;
+} picked_run;
+
+/* Copies the weight rows of a task, so that one kernel call computes all of them. */
+static void picked_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const picked_run *run = ctx;
+    const size_t bytes = run->w->row_bytes, first = (size_t)task * ROW_UNIT;
+    const size_t left = run->n_ids - first, rows = left < ROW_UNIT ? left : ROW_UNIT;
+    unsigned char *copy = run->copy + first * bytes;
+    for (size_t i = 0; i < rows; i++)
+        memcpy(copy + i * bytes, run->w->data + (size_t)run->ids[first + i] * bytes, bytes);
+    kern_gemm_args args = {
+        .w = copy,
+        .row_bytes = bytes,
+        .rows = rows,
+        .x = &run->input,
+        .y = run->y + first,
+        .y_stride = run->n_ids,
+        .scratch = nn_worker(run->n, worker),
+    };
+    run->w->gemm(&args);
+}
+
+void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, const mote_token *ids,
+                      size_t n_ids, unsigned char *copy, float *y)
+{
+    picked_run run = {.n = n,
+                      .w = w,
+                      .ids = ids,
+                      .n_ids = n_ids,
+                      .input = nn_acts_view(input, 1, w->format->act),
+                      .copy = copy,
+                      .y = y};
+    pool_run(n->pool, picked_task, &run, (uint32_t)((n_ids + ROW_UNIT - 1) / ROW_UNIT));
 }

@@ -71,6 +71,12 @@ typedef struct nn_matrix {
     size_t rows, cols, row_bytes;
 } nn_matrix;
 
+/* Row `row` as f32. */
+static inline void nn_matrix_row(const nn_matrix *m, size_t row, float *x)
+{
+    m->format->decode(m->data + row * m->row_bytes, m->cols / m->format->block_values, x);
+}
+
 /* The GEMM kernel of a weight format. */
 kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format);
 
@@ -87,6 +93,11 @@ enum { NN_MAX_PRODUCTS = 4 };
  * forms that the matrices read. */
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
                size_t n_products);
+
+/* Some rows of one matrix applied to one row of activations: y[i] = output ids[i]. `copy` has room
+ * for n_ids weight rows. */
+void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, const mote_token *ids,
+                      size_t n_ids, unsigned char *copy, float *y);
 
 /* ---- rotary position embedding (rope.c) ---- */
 

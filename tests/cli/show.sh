@@ -22,7 +22,7 @@ json 'set(d["model"]) == {"parameters", "layers", "attention_layers", "context",
 json 'd["model"]["context"] == 262144 and d["model"]["vocabulary"] == 8192 and d["model"]["tokens"] == 7969 and d["model"]["tied"]'
 json 'd["chat"]["template"] == "qwen3.5-small" and d["chat"]["template_origin"] == "known" and d["chat"]["template_note"] == "" and not d["chat"]["thinks"] and len(d["chat"]["presets"]) == 5'
 json '[p["name"] for p in d["chat"]["presets"] if p["default"]] == ["small/direct/general"]'
-json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "kv_cache", "recurrent_state", "scratch", "total", "bytes_per_token", "bytes_per_session"}'
+json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "kv_cache", "recurrent_state", "scratch", "total", "drafts", "bytes_per_token", "bytes_per_session"}'
 json 'd["memory"]["total"] == sum(d["memory"][k] for k in ("weights", "model", "kv_cache", "recurrent_state", "scratch"))'
 json 'd["n_tensors"] == sum(f["tensors"] for f in d["formats"]) == 123'
 

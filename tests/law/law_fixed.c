@@ -4,7 +4,7 @@
  * all thread counts, levels and batch sizes, every rewind distance, every kind of position in a
  * snapshot.
  *
- *   law_fixed --model NAME [--kv f16|f32|q8_0|q4_0]
+ *   law_fixed --model NAME [--kv f16|f32|q8_0|q4_0] [--drafts on]
  *
  * It starts itself again (--resume) for the part of L6 that needs a new process.
  */
@@ -348,7 +348,7 @@ static void restores(const fixture *f)
 }
 
 /* The second process: loads the snapshot, appends tokens from a file, writes the logits. */
-static int resume(const char *model_path, mote_kv kv, const char *dir)
+static int resume(const char *model_path, const law_setup *setup, const char *dir)
 {
     char path[256];
     mote_token tokens[40];
@@ -360,8 +360,9 @@ static int resume(const char *model_path, mote_kv kv, const char *dir)
     mote_model *model = rig_open(model_path, MOTE_ISA_BEST);
     mote_model_info info;
     mote_model_describe(model, &info);
-    mote_engine *engine =
-        rig_engine(model, &(mote_engine_options){.kv = kv, .threads = 2, .logits_rows = 40});
+    mote_engine *engine = rig_engine(
+        model, &(mote_engine_options){
+                   .kv = setup->kv, .threads = 2, .logits_rows = 40, .drafts = setup->drafts});
     snprintf(path, sizeof path, "%s/resume.snapshot", dir);
     mote_session *session = load_from(engine, path);
     rig_feed(engine, session, tokens, 40, MOTE_LOGITS_ALL);
@@ -387,6 +388,8 @@ static void spawn_resume(const fixture *f)
                     (char *)(uintptr_t)f->table.path,
                     (char *)(uintptr_t) "--kv",
                     (char *)(uintptr_t)rig_kv_name(f->table.setup.kv),
+                    (char *)(uintptr_t) "--drafts",
+                    (char *)(uintptr_t)(f->table.setup.drafts ? "on" : "off"),
                     NULL};
     pid_t child;
     int status = -1;
@@ -464,6 +467,8 @@ int main(int argc, char **argv)
             setup.name = argv[i + 1];
         else if (strcmp(argv[i], "--kv") == 0)
             setup.kv = rig_kv(argv[i + 1]);
+        else if (strcmp(argv[i], "--drafts") == 0)
+            setup.drafts = strcmp(argv[i + 1], "on") == 0;
         else if (strcmp(argv[i], "--resume") == 0)
             dir = argv[i + 1];
         else if (strcmp(argv[i], "--path") == 0)
@@ -472,7 +477,7 @@ int main(int argc, char **argv)
             rig_fail("unknown option %s", argv[i]);
     }
     if (dir != NULL && path != NULL)
-        return resume(path, setup.kv, dir);
+        return resume(path, &setup, dir);
     fixture f = {.quick = quick};
     if (!law_table_make(&f.table, &setup)) {
         printf("skipped: the model %s not found\n", setup.name);

@@ -3,7 +3,7 @@
  * law_random.c - random scripts against the table, on one model.
  *
  *   law_random --model NAME [--kv f16|f32|q8_0|q4_0] [--seed N] [--cases N] [--case N]
- *              [--length N] [--level NAME]
+ *              [--length N] [--level NAME] [--drafts on]
  *
  * MOTE_TEST_SCALE (percent) scales the number of cases. A failure prints its
  * script and the options that replay it alone.
@@ -45,6 +45,8 @@ static void parse_one(settings *o, const char *name, const char *value)
         o->only = strtoll(value, NULL, 10);
     else if (strcmp(name, "--length") == 0)
         o->table.length = (uint32_t)strtoul(value, NULL, 10);
+    else if (strcmp(name, "--drafts") == 0)
+        o->table.drafts = strcmp(value, "on") == 0;
     else if (strcmp(name, "--level") == 0)
         parse_level(o, value);
     else
@@ -92,9 +94,9 @@ int main(int argc, char **argv)
         script_run(s, &table, &models, o.seed, i);
     if (o.only >= 0)
         printf("%s", s->text);
-    printf("%s, kv %s: %u cases, seed %llu: equal (table %.1f s, cases %.1f s)\n", o.table.name,
-           rig_kv_name(o.table.kv), (unsigned)(end - first), (unsigned long long)o.seed,
-           made - start, os_now() - made);
+    printf("%s, kv %s, drafts %s: %u cases, seed %llu: equal (table %.1f s, cases %.1f s)\n",
+           o.table.name, rig_kv_name(o.table.kv), o.table.drafts ? "on" : "off",
+           (unsigned)(end - first), (unsigned long long)o.seed, made - start, os_now() - made);
     free(s);
     for (size_t i = 0; i < models.n; i++)
         mote_model_close(models.at[i]);

@@ -2,9 +2,10 @@
 /*
  * script.c - random acts; see script.h.
  *
- * The acts are all calls a program can make: steps (script_step.c), and between them rewind, keep,
- * unkeep, fork, save and load (also into an engine of another level), free. Results are compared
- * with the table, so no act needs a second run. script_model.c predicts lengths and memory use.
+ * The acts are all calls a program can make: steps (script_step.c), drafts (script_draft.c), and
+ * between them rewind, keep, unkeep, fork, save and load (also into an engine of another level),
+ * free. Results are compared with the table, so no act needs a second run. script_model.c predicts
+ * lengths and memory use.
  */
 #include "law/script_step.h"
 
@@ -252,12 +253,14 @@ static const struct {
     {script_step_cancelled, 2},
     {script_step_aborted, 4},
     {act_unkeep, 4},
+    {script_draft, 16}, /* the last: only with drafts */
 };
 
 static void one_act(script *s)
 {
     uint32_t total = 0;
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+    const size_t n = sizeof acts / sizeof *acts - (s->table->setup.drafts ? 0 : 1);
+    for (size_t i = 0; i < n; i++)
         total += acts[i].weight;
     uint32_t drawn = rig_below(&s->random, total);
     size_t i = 0;

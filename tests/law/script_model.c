@@ -27,10 +27,11 @@ void script_broken(script *s, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    rig_fail("%s\n%s\nreplay: law_random --model %s --kv %s --length %u --seed %llu --case %llu",
+    rig_fail("%s\n%s\nreplay: law_random --model %s --kv %s --drafts %s --length %u --seed %llu "
+             "--case %llu",
              s->text, text, s->table->setup.name, rig_kv_name(s->table->setup.kv),
-             s->table->setup.length, (unsigned long long)s->random.seed,
-             (unsigned long long)s->number);
+             s->table->setup.drafts ? "on" : "off", s->table->setup.length,
+             (unsigned long long)s->random.seed, (unsigned long long)s->number);
 }
 
 /* ---- pages ---- */
@@ -54,14 +55,23 @@ static bool held_by_others(const script_live *all, const script_live *live, uint
     return false;
 }
 
-/* A page that others hold too is not written: the session gets its own. */
-static void append(const script_live *all, script_live *live, uint64_t n, uint32_t *names)
+/* A page that others hold too is not written: the session gets its own. With drafts the last page
+ * is always written. */
+static void own_last_page(const script_live *all, script_live *live, bool drafts, uint32_t *names)
+{
+    size_t n = n_pages(live);
+    bool writes = drafts ? live->pos > 0 : live->pos % PAGE != 0;
+    if (writes && held_by_others(all, live, live->pages[n - 1]))
+        live->pages[n - 1] = ++*names;
+}
+
+static void append(const script_live *all, script_live *live, uint64_t n, bool drafts,
+                   uint32_t *names)
 {
     size_t before = n_pages(live);
     if (n == 0) /* a step that was cancelled before it came to this session */
         return;
-    if (live->pos % PAGE != 0 && held_by_others(all, live, live->pages[before - 1]))
-        live->pages[before - 1] = ++*names;
+    own_last_page(all, live, drafts, names);
     live->pos += n;
     if (n_pages(live) > SCRIPT_PAGES)
         rig_fail("a session of a script has at most %d pages", SCRIPT_PAGES);
@@ -98,7 +108,7 @@ static uint64_t total_pages(const script *s, uint32_t engine)
 void script_advance(script *s, script_live *live, uint64_t n)
 {
     enum { RING = 3 + 16 }; /* the convolution's last inputs */
-    append(s->live, live, n, &s->n_pages);
+    append(s->live, live, n, s->table->setup.drafts, &s->n_pages);
     if (live->pos > RING && live->ring_from < live->pos - RING)
         live->ring_from = live->pos - RING;
 }
@@ -110,8 +120,29 @@ bool script_fits(const script *s, uint32_t engine, script_live *const *live, con
     memcpy(after, s->live, sizeof after);
     uint32_t names = s->n_pages;
     for (size_t i = 0; i < n; i++)
-        append(after, &after[live[i] - s->live], work[i].n, &names);
+        append(after, &after[live[i] - s->live], work[i].n, s->table->setup.drafts, &names);
     return used_pages(after, engine) <= total_pages(s, engine);
+}
+
+bool script_draft_fits(script *s, uint32_t engine, script_live *const *live, const uint64_t *end,
+                       size_t n)
+{
+    script_live after[SCRIPT_SESSIONS];
+    memcpy(after, s->live, sizeof after);
+    uint32_t names = s->n_pages;
+    for (size_t i = 0; i < n; i++) {
+        script_live *one = &after[live[i] - s->live];
+        if (end[i] > 0)
+            own_last_page(after, one, true, &names);
+        if (end[i] > one->pos)
+            append(after, one, end[i] - one->pos, true, &names);
+    }
+    if (used_pages(after, engine) > total_pages(s, engine))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (end[i] > 0)
+            own_last_page(s->live, live[i], true, &s->n_pages);
+    return true;
 }
 
 bool script_load_fits(script *s, script_live *loaded)

@@ -27,6 +27,10 @@ void script_advance(script *s, script_live *live, uint64_t n);
 /* Has the engine the pages for this step? */
 bool script_fits(const script *s, uint32_t engine, script_live *const *live, const mote_work *work,
                  size_t n);
+/* Has the engine the pages for drafts that write positions below end[i] (0: none)? If so, the
+ * sessions get their last pages for themselves. */
+bool script_draft_fits(script *s, uint32_t engine, script_live *const *live, const uint64_t *end,
+                       size_t n);
 /* Names the pages of a session that is about to be loaded; false: there are not so many. */
 bool script_load_fits(script *s, script_live *loaded);
 

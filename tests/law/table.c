@@ -52,6 +52,7 @@ static void run_streams(law_table *t, const mote_model *model)
 {
     mote_engine_options options = law_options(t);
     options.threads = 1;
+    options.drafts = false;
     options.positions = t->setup.length;
     for (uint32_t i = 0; i < LAW_STREAMS; i++) {
         mote_engine *engine = rig_engine(model, &options);
@@ -62,6 +63,34 @@ static void run_streams(law_table *t, const mote_model *model)
             rig_feed(engine, session, &t->tokens[i][pos], 1, MOTE_LOGITS_LAST);
             memcpy(t->logits[i] + (size_t)pos * t->vocabulary, mote_session_logits(session, 0),
                    t->vocabulary * sizeof(float));
+        }
+        mote_session_free(session);
+        mote_engine_free(engine);
+    }
+}
+
+/* The drafts of every position, from cold engines with drafts. Their steps must show the same
+ * logits. */
+static void run_drafts(law_table *t, const mote_model *model)
+{
+    mote_engine_options options = law_options(t);
+    options.threads = 1;
+    options.positions = t->setup.length + LAW_DRAFTS;
+    for (uint32_t i = 0; i < LAW_STREAMS; i++) {
+        mote_engine *engine = rig_engine(model, &options);
+        mote_session *session = rig_session(engine);
+        for (uint32_t pos = 0; pos + 1 < t->setup.length; pos++) {
+            rig_feed(engine, session, &t->tokens[i][pos], 1, MOTE_LOGITS_LAST);
+            law_expect(t, i, pos, mote_session_logits(session, 0), "with drafts");
+            mote_draft_item item = {
+                .session = session, .next = t->tokens[i][pos + 1], .n = LAW_DRAFTS};
+            mote_error err = {0};
+            MUST(mote_draft(engine, &item, 1, &err), &err);
+            if (item.n_drafts != LAW_DRAFTS)
+                rig_fail("%zu drafts, not %d", item.n_drafts, LAW_DRAFTS);
+            memcpy(t->drafts[i][pos].tokens, item.tokens, sizeof t->drafts[i][pos].tokens);
+            memcpy(t->drafts[i][pos].probability, item.probability,
+                   sizeof t->drafts[i][pos].probability);
         }
         mote_session_free(session);
         mote_engine_free(engine);
@@ -86,9 +115,16 @@ bool law_table_make(law_table *t, const law_setup *setup)
         t->hidden[i] = calloc((size_t)setup->length * t->embedding, sizeof(float));
         if (t->tokens[i] == NULL || t->logits[i] == NULL || t->hidden[i] == NULL)
             rig_fail("no memory for the reference logits");
+        if (setup->drafts) {
+            t->drafts[i] = calloc(setup->length, sizeof *t->drafts[i]);
+            if (t->drafts[i] == NULL || !info.draft_head)
+                rig_fail("no memory for the drafts, or %s has no draft head", setup->name);
+        }
     }
     make_tokens(t, info.tokens);
     run_streams(t, model);
+    if (setup->drafts)
+        run_drafts(t, model);
     mote_model_close(model);
     return true;
 }
@@ -99,6 +135,7 @@ void law_table_free(law_table *t)
         free(t->tokens[i]);
         free(t->logits[i]);
         free(t->hidden[i]);
+        free(t->drafts[i]);
     }
 }
 
@@ -163,5 +200,6 @@ uint64_t law_fingerprint(const law_table *t, uint32_t n)
 
 mote_engine_options law_options(const law_table *t)
 {
-    return (mote_engine_options){.kv = t->setup.kv, .yarn = t->setup.yarn};
+    return (mote_engine_options){
+        .kv = t->setup.kv, .yarn = t->setup.yarn, .drafts = t->setup.drafts};
 }

@@ -14,7 +14,7 @@
 
 #include "law/rig.h"
 
-enum { LAW_STREAMS = 4 };
+enum { LAW_STREAMS = 4, LAW_DRAFTS = 4 };
 
 typedef struct law_setup {
     const char *name; /* of the model */
@@ -23,7 +23,14 @@ typedef struct law_setup {
     uint32_t length; /* tokens of a stream */
     uint64_t seed;   /* of the tokens */
     mote_isa isa;    /* that the table is computed with */
+    bool drafts;     /* engines have drafts; the logits of the table are computed without */
 } law_setup;
+
+/* What mote_draft gives after one position. */
+typedef struct law_draft {
+    mote_token tokens[LAW_DRAFTS];
+    float probability[LAW_DRAFTS];
+} law_draft;
 
 typedef struct law_table {
     law_setup setup;
@@ -32,6 +39,7 @@ typedef struct law_table {
     mote_token *tokens[LAW_STREAMS]; /* [length] */
     float *logits[LAW_STREAMS];      /* [length][vocabulary] */
     float *hidden[LAW_STREAMS];      /* [length][embedding] */
+    law_draft *drafts[LAW_STREAMS];  /* [length - 1]: with the stream's next token; NULL: off */
 } law_table;
 
 /* False: the model is not there. */
@@ -59,7 +67,7 @@ void law_expect(const law_table *t, uint32_t stream, uint64_t pos, const float *
 /* One number for the logits of the first n positions of each stream (FNV-1a over the bytes). */
 uint64_t law_fingerprint(const law_table *t, uint32_t n);
 
-/* Engine options that fit the table: its KV format, its YaRN factor. */
+/* Engine options that fit the table: its KV format, its YaRN factor, its drafts. */
 mote_engine_options law_options(const law_table *t);
 
 #endif

@@ -28,7 +28,7 @@ static cache_layout layout_of(uint32_t n_layers, uint32_t n_heads, uint32_t n_kv
                         .n_attention = n_layers / 4,
                         .n_delta = n_layers - n_layers / 4};
     cache_layout l;
-    cache_layout_init(&l, &hp, MOTE_KV_F16);
+    cache_layout_init(&l, &hp, MOTE_KV_F16, false);
     return l;
 }
 

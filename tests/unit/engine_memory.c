@@ -77,6 +77,8 @@ static void plan_is_what_is_taken(void **unused)
     check_plan(&(mote_engine_options){.sessions = 4, .kv = MOTE_KV_Q4_0});
     check_plan(&(mote_engine_options){.batch = 33, .logits_rows = 100, .positions = 100000});
     check_plan(&(mote_engine_options){.sessions = 9, .positions = 5000, .shared_positions = true});
+    check_plan(&(mote_engine_options){.sessions = 3, .kept_states = 2, .drafts = true});
+    check_plan(&(mote_engine_options){.sessions = 200, .batch = 2, .drafts = true});
 }
 
 /* The mapped file of a vision encoder is memory, too. */

@@ -44,6 +44,7 @@ MOTE_LOGITS_NONE = 1
 MOTE_LOGITS_ALL = 2
 MOTE_HIDDEN_LAST = 3
 MOTE_HIDDEN_SUM = 4
+MOTE_MAX_DRAFTS = 8
 MOTE_TOP_LOGPROBS = 20
 MOTE_REPEAT_LAST = 64
 MOTE_IMAGE_SIDE = 32
@@ -121,6 +122,7 @@ class mote_model_options(Structure):
     _fields_ = [
         ("isa", c_int),
         ("mmproj", c_char_p),
+        ("mtp", c_char_p),
     ]
 
 
@@ -140,6 +142,7 @@ class mote_model_info(Structure):
         ("draft_head", c_bool),
         ("vision", c_bool),
         ("vision_file_bytes", c_uint64),
+        ("draft_file_bytes", c_uint64),
         ("isa", c_int),
         ("chat_template", c_void_p),
         ("chat_template_bytes", c_size_t),
@@ -165,6 +168,7 @@ class mote_engine_options(Structure):
         ("kv", c_int),
         ("yarn", c_float),
         ("pin", c_int),
+        ("drafts", c_bool),
     ]
 
 
@@ -176,6 +180,7 @@ class mote_memory(Structure):
         ("recurrent_state", c_uint64),
         ("scratch", c_uint64),
         ("total", c_uint64),
+        ("drafts", c_uint64),
     ]
 
 
@@ -205,6 +210,21 @@ class mote_work(Structure):
         ("images", POINTER(c_void_p)),
         ("n_images", c_size_t),
         ("sum", POINTER(c_double)),
+    ]
+
+
+class mote_draft_item(Structure):
+    _fields_ = [
+        ("session", c_void_p),
+        ("next", c_int32),
+        ("given", POINTER(c_int32)),
+        ("n_given", c_size_t),
+        ("n", c_size_t),
+        ("stop_below", c_float),
+        ("logits", POINTER(c_float)),
+        ("n_drafts", c_size_t),
+        ("tokens", c_int32 * 8),
+        ("probability", c_float * 8),
     ]
 
 
@@ -400,6 +420,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_cancel": (None, [c_void_p]),
     "mote_session_logits": (POINTER(c_float), [c_void_p, c_size_t]),
     "mote_session_hidden": (POINTER(c_float), [c_void_p, POINTER(c_size_t)]),
+    "mote_draft": (c_int, [c_void_p, POINTER(mote_draft_item), c_size_t, POINTER(mote_error)]),
     "mote_sample": (c_int, [c_void_p, c_size_t, POINTER(mote_sampling), POINTER(mote_choice), POINTER(mote_error)]),
     "mote_image_new": (c_int, [POINTER(c_void_p), c_void_p, POINTER(mote_pixels), c_uint32, POINTER(mote_error)]),
     "mote_image_free": (None, [c_void_p]),

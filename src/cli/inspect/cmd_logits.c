@@ -4,7 +4,11 @@
  *
  * The output file is raw little-endian float32, one row of the vocabulary per position. cmp(1) on
  * two such files checks that threads, chunk size and instruction set do not change the result.
+ *
+ * With --mtp the rows are those of the MTP head. It reads a position and the token after it, so n
+ * input tokens have n - 1 rows.
  */
+#include "base/mem.h"
 #include "base/os.h"
 #include "cli/args/command.h"
 #include "cli/load/find_model.h"
@@ -25,6 +29,7 @@ typedef struct logits_options {
     const char *text;
     bool special;
     bool all;
+    bool mtp;
     const char *out;
     uint64_t cut;
     uint64_t top;
@@ -56,6 +61,12 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(all),
      .help = "logits of every position, not only of the last one"},
+    {.name = "mtp",
+     .kind = FLAG_SWITCH,
+     .once = true,
+     .at = AT(mtp),
+     .help = "logits of the MTP head, which predicts the token after the next one: the last input "
+             "token is the next one"},
     {.name = "out",
      .kind = FLAG_TEXT,
      .value = "FILE",
@@ -134,21 +145,27 @@ static int logits_write_failed(const mote_error *err)
     return msg_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
 }
 
+/* false: the row could not be written. */
+static bool logits_take_row(logits_state *l, const float *row)
+{
+    const size_t bytes = l->vocabulary * sizeof(float);
+    if (l->file.fd >= 0 && os_file_write(&l->file, row, bytes, &l->err) != MOTE_OK)
+        return false;
+    if (l->pipe != NULL)
+        out_write(l->pipe, row, bytes);
+    l->rows++;
+    return l->pipe == NULL || l->pipe->error == 0;
+}
+
 static bool logits_take_rows(void *ctx, const mote_session *session, size_t rows)
 {
     logits_state *l = ctx;
-    size_t bytes = l->vocabulary * sizeof(float);
-    for (size_t i = 0; i < rows; i++) {
-        const float *row = mote_session_logits(session, i);
-        if (l->file.fd >= 0 && os_file_write(&l->file, row, bytes, &l->err) != MOTE_OK)
+    for (size_t i = 0; i < rows; i++)
+        if (!logits_take_row(l, mote_session_logits(session, i)))
             return false;
-        if (l->pipe != NULL)
-            out_write(l->pipe, row, bytes);
-        if (i + 1 == rows)
-            logits_find_top(l, row);
-    }
-    l->rows += rows;
-    return l->pipe == NULL || l->pipe->error == 0;
+    if (rows > 0)
+        logits_find_top(l, mote_session_logits(session, rows - 1));
+    return true;
 }
 
 static int logits_read_ids(logits_state *l)
@@ -174,8 +191,61 @@ static size_t logits_rows_per_step(const logits_state *l)
     return rows < 1 ? 1 : rows > ROWS_MAX ? ROWS_MAX : rows;
 }
 
+/* Reports how the computation ended. */
+static int logits_end(const logits_state *l, mote_status status, const mote_error *err)
+{
+    if (status == MOTE_OK || (l->pipe != NULL && l->pipe->error != 0))
+        return CLI_DONE; /* main reports a failed write to stdout; a closed pipe is no error */
+    if (status == MOTE_E_CANCELED)
+        return interrupt_exit_code();
+    return status == MOTE_E_IO ? logits_write_failed(&l->err) : msg_error(err);
+}
+
+/* Row i of the MTP head: the session ends at position i, and token i + 1 is the next one. */
+static mote_status logits_head_rows(logits_state *l, float *row, mote_error *err)
+{
+    const size_t n = l->ids.n - 1;
+    for (size_t i = 0; i < n;) {
+        const size_t step = l->options->all ? 1 : n;
+        const mote_work work = {.session = l->on.session,
+                                .tokens = l->ids.ids + i,
+                                .n = step,
+                                .want = MOTE_LOGITS_NONE};
+        TRY(mote_step(l->on.engine, &work, 1, err));
+        i += step;
+        mote_draft_item item = {
+            .session = l->on.session, .next = l->ids.ids[i], .n = 1, .logits = row};
+        TRY(mote_draft(l->on.engine, &item, 1, err));
+        if (!logits_take_row(l, row))
+            return MOTE_E_IO;
+    }
+    logits_find_top(l, row);
+    return MOTE_OK;
+}
+
+static int logits_head(logits_state *l)
+{
+    load_options load = l->options->load;
+    load.drafts = true;
+    if (l->ids.n < 2)
+        return msg_usage("--mtp needs at least 2 input tokens");
+    uint64_t context = load_context(&l->on, &load, l->ids.n + 1, 0); /* and the drafted token */
+    int code = load_engine(&l->on, &load, &context, l->ids.n + 1, 1);
+    if (code != CLI_DONE)
+        return code;
+    mote_error err;
+    float *row = mem_new(l->vocabulary, sizeof *row);
+    if (row == NULL)
+        return msg_no_memory("a row of logits");
+    const mote_status status = logits_head_rows(l, row, &err);
+    mem_free(row);
+    return logits_end(l, status, &err);
+}
+
 static int logits_prefill(logits_state *l)
 {
+    if (l->options->mtp)
+        return logits_head(l);
     size_t rows = logits_rows_per_step(l);
     uint64_t context = load_context(&l->on, &l->options->load, l->ids.n, 0);
     int code = load_engine(&l->on, &l->options->load, &context, l->ids.n, (uint32_t)rows);
@@ -194,11 +264,7 @@ static int logits_prefill(logits_state *l)
     };
     mote_error err;
     mote_status status = prefill_prompt(&job, &err);
-    if (status == MOTE_OK || (l->pipe != NULL && l->pipe->error != 0))
-        return CLI_DONE; /* main reports a failed write to stdout; a closed pipe is no error */
-    if (status == MOTE_E_CANCELED)
-        return interrupt_exit_code();
-    return status == MOTE_E_IO ? logits_write_failed(&l->err) : msg_error(&err);
+    return logits_end(l, status, &err);
 }
 
 static void logits_print_table(const logits_state *l)

@@ -146,13 +146,16 @@ typedef struct show_state {
     mote_memory memory;
     uint64_t token_bytes;   /* KV cache per token */
     uint64_t session_bytes; /* recurrent state per session */
+    uint64_t draft_bytes;   /* what drafts need in addition; 0: no MTP head */
 } show_state;
 
 static mote_status show_plan(const show_state *s, uint64_t positions, uint64_t sessions,
-                             mote_memory *out, mote_error *err)
+                             bool drafts, mote_memory *out, mote_error *err)
 {
-    mote_engine_options engine = {
-        .sessions = (uint32_t)sessions, .positions = positions, .kv = (mote_kv)s->options->kv};
+    mote_engine_options engine = {.sessions = (uint32_t)sessions,
+                                  .positions = positions,
+                                  .kv = (mote_kv)s->options->kv,
+                                  .drafts = drafts};
     return mote_engine_plan(s->on.model, &engine, out, err);
 }
 
@@ -161,10 +164,12 @@ static mote_status show_plan_memory(show_state *s, mote_error *err)
 {
     enum { STEP = 4096 };
     uint64_t n = s->options->sessions, positions = s->options->context * n;
-    mote_memory more_tokens, more_sessions;
-    TRY(show_plan(s, positions, n, &s->memory, err));
-    TRY(show_plan(s, positions + STEP, n, &more_tokens, err));
-    TRY(show_plan(s, positions, n + 1, &more_sessions, err));
+    mote_memory more_tokens, more_sessions, with_drafts;
+    TRY(show_plan(s, positions, n, false, &s->memory, err));
+    TRY(show_plan(s, positions + STEP, n, false, &more_tokens, err));
+    TRY(show_plan(s, positions, n + 1, false, &more_sessions, err));
+    TRY(show_plan(s, positions, n, true, &with_drafts, err));
+    s->draft_bytes = with_drafts.drafts;
     s->token_bytes = (more_tokens.kv_cache - s->memory.kv_cache) / STEP;
     s->session_bytes = more_sessions.recurrent_state - s->memory.recurrent_state;
     return MOTE_OK;
@@ -249,6 +254,8 @@ static void show_print_memory(const show_state *s)
     show_print_memory_row(o, "recurrent state", s->memory.recurrent_state, note);
     show_print_memory_row(o, "scratch", s->memory.scratch, "");
     show_print_memory_row(o, "total", s->memory.total, "");
+    if (s->draft_bytes > 0)
+        show_print_memory_row(o, "drafts", s->draft_bytes, "in addition, if the MTP head is used");
 }
 
 static void show_print_text(const show_state *s)
@@ -294,6 +301,7 @@ static void show_write_memory(strbuf *j, const show_state *s)
     jw_key_uint(j, "recurrent_state", s->memory.recurrent_state);
     jw_key_uint(j, "scratch", s->memory.scratch);
     jw_key_uint(j, "total", s->memory.total);
+    jw_key_uint(j, "drafts", s->draft_bytes);
     jw_key_uint(j, "bytes_per_token", s->token_bytes);
     jw_key_uint(j, "bytes_per_session", s->session_bytes);
     jw_close(j, '}');

@@ -183,6 +183,7 @@ int load_engine(loaded *l, const load_options *options, uint64_t *context, uint6
         .kv = (mote_kv)options->kv,
         .yarn = (float)options->yarn,
         .pin = (mote_pin)options->pin,
+        .drafts = options->drafts,
     };
     mote_error err;
     const int code = load_fit_memory(l->model, options, &engine, needed);

@@ -24,6 +24,7 @@ typedef struct load_options {
     uint64_t pin;     /* mote_pin */
     uint64_t context; /* 0: the command decides */
     uint64_t memory;  /* bytes; 0: what is available */
+    bool drafts;      /* mote_engine_options.drafts; no flag */
 } load_options;
 
 /* The words of a flag for mote_kv, and the word of one value. */
