@@ -146,6 +146,7 @@ int cli_find_command(const cli_command **out, const char *name);
 
 extern const cli_command cmd_bench;
 extern const cli_command cmd_chat;
+extern const cli_command cmd_compare;
 extern const cli_command cmd_completion;
 extern const cli_command cmd_convert;
 extern const cli_command cmd_cp;
