@@ -10,6 +10,7 @@ checkpoint.py followed by `mote convert` must give their bytes.
 """
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import checkpoint
+import sparse_checkpoint
 from checkpoint import BF16, F32, Model, floats
 from gguf_file import Writer
 
@@ -160,6 +162,17 @@ def case_metadata():
     for key, value in expected.items():
         demand(m.get(key) == value, f"{key} is {m.get(key)}, not {value}")
     demand(abs(m.get("general.sampling.top_p") - 0.95) < 1e-6, "top_p")
+
+
+def case_vocabulary():
+    """The real vocabulary of 248,320 entries, and the memory that it takes."""
+    sparse_checkpoint.make(WORK / "source", DATA / "qwen35-vocab.gguf", "tiny")
+    mote("convert", WORK / "source", WORK / "out.gguf")
+    wanted, got = Model(DATA / "qwen35-vocab.gguf"), Model(WORK / "out.gguf")
+    for key, (_, value) in wanted.file.metadata.items():
+        demand(not key.startswith("tokenizer.") or got.get(key) == value, key)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    demand(os.environ["MOTE_SANITIZED"] == "1" or peak < 300 * 1024, f"{peak} kB of memory")
 
 
 # ---- interruption ----
