@@ -303,6 +303,8 @@ MOTE_API mote_status mote_engine_new(mote_engine **out, const mote_model *model,
 MOTE_API void mote_engine_free(mote_engine *engine);
 MOTE_API void mote_engine_memory(const mote_engine *engine, mote_memory *out);
 MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
+/* mote_engine_options.logits_rows, or its default. */
+MOTE_API uint32_t mote_engine_logits_rows(const mote_engine *engine);
 MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
 /* Current use. KV cache is allocated in pages of 64 positions: a partial page counts as a whole

@@ -293,6 +293,14 @@ typedef void mote_chat_event_fn(void *with, const mote_chat_event *event);
 /* Limits of stop strings: how many, and bytes of each. */
 enum { MOTE_CHAT_STOPS = 16, MOTE_CHAT_STOP_BYTES = 256 };
 
+/*
+ * Speculative decoding: mote guesses the next tokens and verifies all of them in one step, which
+ * costs little more than one token. AUTO measures what guesses cost and how many are right, and
+ * guesses only where that is faster. It needs mote_engine_options.logits_rows of MOTE_SPEC_ROWS;
+ * with fewer rows drafts are shorter, with one row there are none.
+ */
+enum { MOTE_SPEC_OFF = -1, MOTE_SPEC_AUTO = 0, MOTE_SPEC_MAX = 8, MOTE_SPEC_ROWS = 9 };
+
 /* Pointers must stay valid until mote_chat_answer() returns. */
 typedef struct mote_answer_options {
     mote_think think;
@@ -309,9 +317,12 @@ typedef struct mote_answer_options {
     const char *format_text; /* [format_bytes], see mote_format */
     size_t format_bytes;
     mote_tool_choice tool_choice;
-    const char *tool_name;     /* zero-terminated, for MOTE_TOOLS_NAMED */
-    bool one_call;             /* end the answer after the first tool call */
-    bool no_loop_guard;        /* do not detect repetition loops */
+    const char *tool_name; /* zero-terminated, for MOTE_TOOLS_NAMED */
+    bool one_call;         /* end the answer after the first tool call */
+    bool no_loop_guard;    /* do not detect repetition loops */
+    /* Speculative decoding: MOTE_SPEC_AUTO, MOTE_SPEC_OFF, or a fixed draft length, 1 to
+     * MOTE_SPEC_MAX. Affects the speed only, never the answer. */
+    int32_t spec;
     mote_chat_event_fn *event; /* may be NULL */
     void *with;                /* first argument of event */
 } mote_answer_options;
@@ -358,6 +369,8 @@ typedef struct mote_answer {
     mote_sampling sampling;    /* as used, without bias */
     double seconds_prefill;
     double seconds_decode;
+    uint64_t drafted_tokens;  /* guessed by speculative decoding */
+    uint64_t accepted_tokens; /* those that were right; the answer contains them */
 } mote_answer;
 
 /*

@@ -171,6 +171,8 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
     mote_status status = chat_context_of(&chat->chat_ctx, mote_engine_model(engine), err);
     if (status == MOTE_OK && options != NULL)
         status = chat_template_choose(&chat->chat_ctx.template, options->chat_template, err);
+    if (status == MOTE_OK)
+        status = spec_new(&chat->spec, &(spec_options){.max_items = 1}, err);
     if (status != MOTE_OK) {
         mote_chat_free(chat);
         return status;
@@ -211,6 +213,7 @@ void mote_chat_free(mote_chat *chat)
     chat_parsed_fini(&chat->tools);
     json_doc_free(chat->tools_doc);
     token_trie_free(chat->vocab);
+    spec_free(chat->spec);
     mote_session_free(chat->session);
     mem_free(chat->entries);
     mem_free(chat);

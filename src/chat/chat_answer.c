@@ -26,6 +26,11 @@ typedef struct answer_job {
     chat_prompt prompt;
     chat_turn *turn;
     mote_answer result;
+    spec_seq *seq;       /* NULL without drafts */
+    spec_item item;      /* the last decode step */
+    size_t rows;         /* of logits of the last step */
+    double plan_seconds; /* spec_plan() before it */
+    double step_seconds; /* 0: it was not a decode step */
     /* the parts of the new message */
     strbuf content, reasoning, calls;
     bool continues; /* the answer continues the last message */
@@ -132,6 +137,9 @@ static mote_status answer_prepare(answer_job *a, mote_error *err)
     if ((unsigned)a->options->think >= sizeof thinking / sizeof *thinking)
         return err_set(err, MOTE_E_ARG, "think must be 0 to %d, got %d", MOTE_THINK_OFF,
                        (int)a->options->think);
+    if (a->options->spec < MOTE_SPEC_OFF || a->options->spec > MOTE_SPEC_MAX)
+        return err_set(err, MOTE_E_ARG, "spec must be %d to %d, got %d", MOTE_SPEC_OFF,
+                       MOTE_SPEC_MAX, a->options->spec);
     TRY(answer_collect_messages(a, &request.n_messages, err));
     request.messages = a->messages;
     request.thinking = thinking[a->options->think];
@@ -261,14 +269,59 @@ static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mot
     return MOTE_OK;
 }
 
+/* Appends the wanted tokens and a draft. */
 static mote_status answer_decode(answer_job *a, const chat_turn_want *want, mote_error *err)
 {
+    mote_chat *chat = a->chat;
+    const size_t held = (size_t)mote_session_length(chat->session);
+    a->rows = 1;
+    a->step_seconds = 0;
+    a->item = (spec_item){.seq = a->seq,
+                          .session = chat->session,
+                          .tokens = want->tokens,
+                          .n = want->n,
+                          .held = held,
+                          .mode = a->options->spec,
+                          .limit = (size_t)mote_session_context(chat->session) - want->n};
+    if (want->n - held >= SPEC_MAX_ROWS)
+        return answer_append(a, want->tokens, want->n, err);
+    if (atomic_load(&chat->canceled))
+        return MOTE_E_CANCELED;
+    const double began = os_now();
+    TRY(spec_plan(chat->spec, &a->item, 1, mote_engine_logits_rows(chat->engine), err));
+    const double planned = os_now();
+    const mote_work work = spec_item_work(&a->item);
+    TRY(answer_step(a, &work, err));
+    a->plan_seconds = planned - began;
+    a->step_seconds = os_now() - planned;
+    a->rows = spec_item_rows(&a->item);
+    return MOTE_OK;
+}
+
+/* Samples the rows of the last step until the turn is over or needs another step. */
+static mote_status answer_sample(answer_job *a, chat_turn_want *want, mote_error *err)
+{
     mote_session *session = a->chat->session;
-    /* A rewind drops the logits, so at least one token is appended. */
-    const size_t same = want->same < want->n ? want->same : want->n - 1;
-    if (mote_session_length(session) > want->same)
-        mote_session_rewind(session, same);
-    return answer_append(a, want->tokens, want->n, err);
+    spec_walk walk;
+    mote_status status;
+    size_t row = spec_walk_begin(&walk, session, want->n, a->rows);
+    bool more = true;
+    do {
+        status = chat_turn_next(a->turn, session, row, want, err);
+        if (status == MOTE_OK && !want->over)
+            more = spec_walk_next(&walk, session, want->tokens, want->n, want->same, &row);
+        if (status == MOTE_OK && more && !want->over && atomic_load(&a->chat->canceled))
+            status = MOTE_E_CANCELED;
+    } while (status == MOTE_OK && more && !want->over);
+    if (status != MOTE_OK || want->over)
+        spec_walk_end(&walk, session, want->tokens, want->n, want->same);
+    if (a->step_seconds > 0) {
+        spec_walk_result(&walk, &a->item);
+        spec_observe(a->chat->spec, &a->item, 1, a->plan_seconds, a->step_seconds);
+        a->result.drafted_tokens += a->item.n_draft;
+        a->result.accepted_tokens += a->item.accepted;
+    }
+    return status;
 }
 
 static mote_status answer_drive(answer_job *a, mote_error *err)
@@ -277,13 +330,16 @@ static mote_status answer_drive(answer_job *a, mote_error *err)
     chat_turn_want want;
     double began = os_now();
     TRY(chat_turn_next(a->turn, session, 0, &want, err));
+    if (a->options->spec != MOTE_SPEC_OFF && mote_engine_logits_rows(a->chat->engine) > 1)
+        TRY(spec_seq_new(&a->seq, (size_t)mote_session_context(session), err));
     mote_status status = answer_prefill(a, &want, err);
     a->result.seconds_prefill = os_now() - began;
     a->result.prefilled_tokens = a->computed - a->result.reused_tokens;
     began = os_now();
+    a->rows = 1;
     while (status == MOTE_OK) {
-        TRY(chat_turn_next(a->turn, session, 0, &want, err));
-        if (want.over)
+        status = answer_sample(a, &want, err);
+        if (status != MOTE_OK || want.over)
             break;
         status = answer_decode(a, &want, err);
     }
@@ -379,6 +435,8 @@ static mote_status answer_make(answer_job *a, mote_error *err)
     a->result.prefilled_tokens = timing.prefilled_tokens;
     a->result.seconds_prefill = timing.seconds_prefill;
     a->result.seconds_decode = timing.seconds_decode;
+    a->result.drafted_tokens = timing.drafted_tokens;
+    a->result.accepted_tokens = timing.accepted_tokens;
     TRY(strbuf_check(&a->content, err));
     TRY(strbuf_check(&a->reasoning, err));
     TRY(strbuf_check(&a->calls, err));
@@ -402,6 +460,7 @@ mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options
     if (status == MOTE_OK && out != NULL)
         *out = a.result;
     chat_turn_free(a.turn);
+    spec_seq_free(a.seq);
     chat_prompt_fini(&a.prompt);
     mem_free(a.messages);
     strbuf_fini(&a.content);

@@ -6,6 +6,7 @@
 #include "chat/turn/response_format.h"
 #include "chat/prompt/render.h"
 #include "chat/turn/turn.h"
+#include "spec/spec.h"
 
 #include <mote_chat.h>
 #include <stdatomic.h>
@@ -25,6 +26,7 @@ struct mote_chat {
     mote_session *session;
     chat_context chat_ctx;
     token_trie *vocab; /* for token masks; made on first use */
+    spec *spec;        /* drafts: costs and acceptance over all answers */
     chat_mode mode;
     bool has_system;
     chat_entry system;

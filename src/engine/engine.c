@@ -307,6 +307,11 @@ uint32_t mote_engine_threads(const mote_engine *e)
     return e->options.threads;
 }
 
+uint32_t mote_engine_logits_rows(const mote_engine *e)
+{
+    return e->options.logits_rows;
+}
+
 void engine_set_tap(mote_engine *e, forward_tap_fn *fn, void *ctx)
 {
     e->forward.tap = fn;

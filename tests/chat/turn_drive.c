@@ -99,47 +99,85 @@ static void job_start(turn_host *h, turn_job *g)
 /* The tokens that the session lacks, or the next chunk of them. */
 static mote_work next_work(turn_job *g)
 {
-    const size_t same = g->want.same < g->want.n ? g->want.same : g->want.n - 1;
-    if (mote_session_length(g->session) > g->want.same)
-        mote_session_rewind(g->session,
-                            same); /* drops the logits, so one token is appended again */
     const size_t length = (size_t)mote_session_length(g->session), left = g->want.n - length;
     const size_t now = g->chunk > 0 && g->chunk < left ? g->chunk : left;
+    g->rows = now == left;
     return (mote_work){.session = g->session,
                        .tokens = g->want.tokens + length,
                        .n = now,
                        .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
 }
 
-static void after_step(turn_job *g)
+/* The item of a job that decodes. */
+static spec_item next_item(turn_job *g)
 {
     mote_error err;
-    size_t written;
-    if (!g->started || g->want.over)
+    if (g->seq == NULL)
+        check_ok(spec_seq_new(&g->seq, 2048, &err), &err);
+    return (spec_item){.seq = g->seq,
+                       .session = g->session,
+                       .tokens = g->want.tokens,
+                       .n = g->want.n,
+                       .held = (size_t)mote_session_length(g->session),
+                       .mode = g->mode,
+                       .limit = 2048 - g->want.n};
+}
+
+/* Samples until the turn needs a step. */
+static void after_step(turn_job *g, spec_item *item)
+{
+    mote_error err;
+    spec_walk walk;
+    if (!g->started || g->want.over || g->rows == 0)
         return;
-    if (mote_session_length(g->session) < g->want.n) {
-        g->want.same = g->want.n; /* the next chunk continues here */
-        return;
+    size_t row = spec_walk_begin(&walk, g->session, g->want.n, g->rows);
+    do {
+        size_t written;
+        turn_job_answer(g, &written);
+        if (g->end_thinking_at > 0 && written >= g->end_thinking_at)
+            chat_turn_end_thinking(g->turn);
+        check_ok(chat_turn_next(g->turn, g->session, row, &g->want, &err), &err);
+    } while (!g->want.over &&
+             spec_walk_next(&walk, g->session, g->want.tokens, g->want.n, g->want.same, &row));
+    if (item != NULL) {
+        spec_walk_result(&walk, item);
+        g->drafted += item->n_draft;
+        g->right += item->accepted;
     }
-    turn_job_answer(g, &written);
-    if (g->end_thinking_at > 0 && written >= g->end_thinking_at)
-        chat_turn_end_thinking(g->turn);
-    check_ok(chat_turn_next(g->turn, g->session, 0, &g->want, &err), &err);
     if (g->want.over) {
+        spec_walk_end(&walk, g->session, g->want.tokens, g->want.n, g->want.same);
         mote_session_free(g->session);
         g->session = NULL;
     }
 }
 
+/* Invented, so that runs are repeatable: each draft token costs a twentieth of a step. 0: the step
+ * did other work too. */
+static double step_seconds(const spec_item *items, size_t n_items, size_t n_work)
+{
+    size_t drafted = 0;
+    for (size_t i = 0; i < n_items; i++)
+        drafted += items[i].n_draft;
+    return n_work > n_items ? 0 : 1 + 0.05 * (double)drafted;
+}
+
+static bool job_waits(turn_job *g)
+{
+    if (g->started || g->start_after == 0)
+        return false;
+    g->start_after--;
+    return true;
+}
+
 bool turn_jobs_step(turn_host *h, turn_job *jobs, size_t n)
 {
     mote_work work[MAX_JOBS];
+    spec_item items[MAX_JOBS], *item_of[MAX_JOBS] = {NULL};
     mote_error err;
-    size_t n_work = 0, busy = 0, waiting = 0;
+    size_t n_work = 0, n_items = 0, waiting = 0;
     for (size_t i = 0; i < n; i++) {
         turn_job *g = &jobs[i];
-        if (!g->started && g->start_after > 0) {
-            g->start_after--;
+        if (job_waits(g)) {
             waiting++;
             continue;
         }
@@ -147,16 +185,30 @@ bool turn_jobs_step(turn_host *h, turn_job *jobs, size_t n)
             job_start(h, g);
         if (g->want.over)
             continue;
-        busy++;
         work[n_work] = next_work(g);
-        n_work += work[n_work].n >
-                  0; /* otherwise the sequence shrank to what the session has: sample again */
+        if (h->spec != NULL && g->rows > 0 && work[n_work].n < SPEC_MAX_ROWS) {
+            items[n_items] = next_item(g);
+            item_of[i] = &items[n_items++];
+        } else {
+            n_work++;
+        }
     }
+    if (n_items > 0)
+        check_ok(
+            spec_plan(h->spec, items, n_items, mote_engine_logits_rows(h->engine) - n_work, &err),
+            &err);
+    for (size_t i = 0; i < n; i++)
+        if (item_of[i] != NULL) {
+            work[n_work++] = spec_item_work(item_of[i]);
+            jobs[i].rows = spec_item_rows(item_of[i]);
+        }
     if (n_work > 0)
         check_ok(mote_step(h->engine, work, n_work, &err), &err);
     for (size_t i = 0; i < n; i++)
-        after_step(&jobs[i]);
-    return busy + waiting > 0;
+        after_step(&jobs[i], item_of[i]);
+    if (n_items > 0)
+        spec_observe(h->spec, items, n_items, 0, step_seconds(items, n_items, n_work));
+    return n_work + waiting > 0;
 }
 
 void turn_jobs_run(turn_host *h, turn_job *jobs, size_t n)
@@ -168,6 +220,7 @@ void turn_jobs_run(turn_host *h, turn_job *jobs, size_t n)
 void turn_job_free(turn_job *g)
 {
     mote_session_free(g->session);
+    spec_seq_free(g->seq);
     chat_turn_free(g->turn);
     chat_prompt_fini(&g->prompt);
     chat_parsed_fini(&g->parsed);
@@ -175,6 +228,7 @@ void turn_job_free(turn_job *g)
     strbuf_fini(&g->log);
     strbuf_fini(&g->chosen);
     g->session = NULL;
+    g->seq = NULL;
     g->turn = NULL;
     g->doc = NULL;
     g->started = false;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * turn_drive.h - drives turns as a scheduler does: one or several per step, prompts prefilled whole
- * or in chunks, with staggered starts. The result is a log of events.
+ * or in chunks, with staggered starts, with or without drafts. The result is a log of events.
  */
 #ifndef MOTE_TESTS_CHAT_TURN_DRIVE_H
 #define MOTE_TESTS_CHAT_TURN_DRIVE_H
 
 #include "chat/turn/response_format.h"
 #include "chat/prompt/render.h"
+#include "spec/spec.h"
 
 /* Shared by all jobs. */
 typedef struct turn_host {
     mote_engine *engine;
     chat_context chat_ctx;
     token_trie *vocab;
+    spec *spec; /* drafts for all jobs; NULL: none. Set by the caller */
 } turn_host;
 
 void turn_host_open(turn_host *h, mote_engine *engine);
@@ -29,6 +31,7 @@ typedef struct turn_job {
     size_t chunk;           /* maximum tokens per step; 0: no limit */
     size_t start_after;     /* steps before the job starts */
     size_t end_thinking_at; /* answer tokens after which thinking is closed; 0: never */
+    int mode;               /* spec_item.mode, if the host has drafts */
     /* state */
     json_doc *doc;
     chat_parsed parsed;
@@ -37,8 +40,11 @@ typedef struct turn_job {
     mote_session *session;
     chat_turn_want want;
     bool started;
-    strbuf log;    /* "kind name text", one line per event, escaped as in JSON */
-    strbuf chosen; /* raw bytes of the choices of CHAT_EVENT_TOKEN */
+    spec_seq *seq;
+    size_t rows;             /* of logits of the last step */
+    uint64_t drafted, right; /* draft tokens, and those accepted */
+    strbuf log;              /* "kind name text", one line per event, escaped as in JSON */
+    strbuf chosen;           /* raw bytes of the choices of CHAT_EVENT_TOKEN */
 } turn_job;
 
 /* Makes the turn, without a session. */

@@ -120,6 +120,14 @@ MOTE_THINK=hard
 export MOTE_THINK
 wrong 2 "MOTE_THINK must be on, off, auto, minimal, low, medium, high, max or a number of tokens, got 'hard' [bad_argument]" run m a
 unset MOTE_THINK
+for how in 0 9 on 12; do
+    wrong 2 "--spec must be auto, off, or 1 to 8, got '$how' [bad_argument]" run m a --spec $how
+done
+MOTE_SPEC=fast
+export MOTE_SPEC
+wrong 2 "MOTE_SPEC must be auto, off, or 1 to 8, got 'fast' [bad_argument]" run m a
+unset MOTE_SPEC
+wrong 2 "--raw and --spec exclude each other [bad_argument]" run m a --raw --spec off
 if command -v taskset >/dev/null; then
     cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[,-].*//') # one that this process may use
     taskset -c "$cpu" "$MOTE" run m --raw a -t 999 2>"$work/err"

@@ -3,13 +3,13 @@
 # mote run with a prompt: the answer on stdout, messages on stderr.
 . "$(dirname "$0")/lib.sh"
 need_model
-unset MOTE_THINK
+unset MOTE_THINK MOTE_SPEC
 tools='[{"type":"function","function":{"name":"get_weather","description":"The weather in a city","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]'
 
 # Repeated runs give the same answer, and stdout has only the answer.
 call 0 run "$model" "Hello!" --temp 0 -t 1
 stdout_is "Hello! How can I help you?"
-grep -Eq '^prompt 17 tokens in [0-9.]+ s \([0-9 .]+ t/s\)   answer 9 tokens in [0-9.]+ s \([0-9 .]+ t/s\)$' "$work/err" || fail "$(cat "$work/err")"
+grep -Eq '^prompt 17 tokens in [0-9.]+ s \([0-9 .]+ t/s\)   answer 9 tokens in [0-9.]+ s \([0-9 .]+ t/s\)(   drafts [0-9]+/[0-9]+)?$' "$work/err" || fail "$(cat "$work/err")"
 [ "$(wc -l <"$work/out")" -eq 1 ] || fail "the answer does not end with one newline"
 call 0 run "$model" "Hello!" --temp 0 -t 1 -q
 stderr_is ""
@@ -28,6 +28,18 @@ call 0 run "$model" "$(printf 'Repeat these words.\n\nriver lamp')" --temp 0 -q
 cp "$work/out" "$work/answer"
 echo "river lamp" | "$MOTE" run "$model" "Repeat these words." --temp 0 -q >"$work/out"
 same_answer "words and pipe"
+
+# Speculative decoding changes nothing but the speed. Words of the prompt are drafted.
+for how in off auto 1 4 8; do
+    call 0 run "$model" "$(printf 'Repeat these words.\n\nriver lamp')" --temp 0 --spec $how
+    same_answer "--spec $how"
+    case $how in
+    off) ! grep -q drafts "$work/err" || fail "--spec off: $(cat "$work/err")" ;;
+    8) grep -Eq '   drafts [0-9]+/[1-9][0-9]*$' "$work/err" || fail "--spec 8: $(cat "$work/err")" ;;
+    esac
+done
+MOTE_SPEC=8 "$MOTE" run "$model" "$(printf 'Repeat these words.\n\nriver lamp')" --temp 0 --json >"$work/out" </dev/null
+json '0 < d["mote"]["spec"]["drafted"] and 0 <= d["mote"]["spec"]["accepted"] <= d["mote"]["spec"]["drafted"]'
 
 # A seed gives the same answer with any number of threads.
 draw() { call 0 run "$model" "Tell me a story." --temp 1.5 -n 40 --seed "$1" -q -t "$2"; }

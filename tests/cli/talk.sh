@@ -12,7 +12,7 @@ shows '^mote-tiny   8.9 MB   context [0-9 ]+   thinking auto   /help for help'
 # A question, its answer, the statistics at the right edge.
 type_line "Hello!"
 shows '^Hello! How can I help you\?$'
-shows '^ +9 tokens   [0-9. ]+ t/s   [0-9.]+ %$'
+shows '^ +9 tokens   [0-9. ]+ t/s(   drafts [0-9]+/[0-9]+)?   [0-9.]+ %$'
 at_prompt
 
 # Thinking is shown between two marker lines, or folded into one; /fold prints it again.

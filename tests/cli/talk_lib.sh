@@ -3,7 +3,7 @@
 # where ./mote is the program.
 # shellcheck shell=sh disable=SC2154
 command -v tmux >/dev/null || { echo "no tmux"; exit 77; }
-unset MOTE_THINK MOTE_NOHISTORY MOTE_CACHE
+unset MOTE_THINK MOTE_SPEC MOTE_NOHISTORY MOTE_CACHE
 tmux="tmux -u -S $work/socket -f /dev/null"
 $tmux start-server \; set-option -g history-limit 20000 \; new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
 trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * law_chat.c - laws L1 to L3 for whole answers: grammars, thinking budgets, penalties, tool calls,
- * repetition loops, ended thinking. A request gives the same tokens, events and log-probabilities
- * alone and in any batch, with any split of the prompt, thread count and instruction set level.
+ * law_chat.c - laws L1 to L3 and L7 for whole answers: grammars, thinking budgets, penalties, tool
+ * calls, repetition loops, ended thinking. A request gives the same tokens, events and
+ * log-probabilities alone and in any batch, with any split of the prompt, thread count, instruction
+ * set level and drafts. Drafts come from suffix lookup, from the known answer and from dice.
  *
  *   law_chat [SEED [LEVEL]]      MOTE_TEST_SCALE (percent) scales the number of rounds
  */
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLOTS = 8, ROUNDS = 2, MAX_THREADS = 3, MOST_BIAS = 8192, ENDLESS = 7 };
+enum { SLOTS = 8, ROUNDS = 4, MAX_THREADS = 3, MOST_BIAS = 8192, ENDLESS = 7 };
 
 #define ASK(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}],"
 #define DIRECT    "\"enable_thinking\":false}"
@@ -71,8 +72,11 @@ enum { REQUESTS = sizeof requests / sizeof *requests };
 
 static mote_engine *engine_for(const mote_model *model, uint32_t threads)
 {
-    const mote_engine_options options = {
-        .threads = threads, .sessions = SLOTS, .positions = 2048ull * SLOTS, .kept_states = 4};
+    const mote_engine_options options = {.threads = threads,
+                                         .sessions = SLOTS,
+                                         .positions = 2048ull * SLOTS,
+                                         .kept_states = 4,
+                                         .logits_rows = SLOTS * SPEC_MAX_ROWS};
     return rig_engine(model, &options);
 }
 
@@ -101,7 +105,70 @@ static void compare(const turn_job *alone, const turn_job *g, int request, const
         rig_fail("%s: request %d gives another result", where, request);
 }
 
-/* A random batch: requests may repeat; prefill chunks and start times are random. */
+/* ---- drafts ---- */
+
+/* A source of drafts that knows the answers; one token in `wrong` is random, 1: all. */
+typedef struct draft_source {
+    const turn_job *alone, *slots; /* slots: [n] */
+    const int *request;            /* [n] */
+    size_t n;
+    uint32_t vocabulary, wrong;
+    rig_random *random;
+} draft_source;
+
+static uint64_t drafted, accepted; /* tokens in all batches */
+
+static mote_status draft_known(void *with, spec_request *wanted, size_t n, mote_error *err)
+{
+    draft_source *d = with;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        spec_request *r = &wanted[i];
+        size_t slot = 0, length;
+        while (slot < d->n && d->slots[slot].session != r->session)
+            slot++;
+        const turn_job *g = &d->slots[slot];
+        const mote_token *answer = turn_job_answer(&d->alone[d->request[slot]], &length);
+        const size_t at = (size_t)mote_session_length(r->session) + r->n_given - g->prompt.n;
+        for (size_t k = 0; k < r->n; k++) {
+            const bool known = at + k < length && !rig_once_in(d->random, d->wrong);
+            r->tokens[k] = known ? answer[at + k] : (mote_token)rig_below(d->random, d->vocabulary);
+            r->probabilities[k] = 0.8f;
+        }
+        r->n_drafted = r->n;
+    }
+    return MOTE_OK;
+}
+
+/* Drafts of a batch: none, lookup alone, mostly right, or random tokens. */
+static void open_drafts(turn_host *h, turn_job *slots, draft_source *d)
+{
+    static const uint32_t wrongs[] = {1, 4, 20};
+    const uint32_t kind = rig_below(d->random, 5);
+    mote_error err;
+    spec_options options = {.max_items = SLOTS, .with = d};
+    if (kind == 0)
+        return;
+    if (kind > 1) {
+        options.draft = draft_known;
+        d->wrong = wrongs[kind - 2];
+    }
+    MUST(spec_new(&h->spec, &options, &err), &err);
+    for (size_t i = 0; i < d->n; i++)
+        slots[i].mode = (int)rig_below(d->random, SPEC_MAX_DRAFT + 2) - 1;
+}
+
+static void close_drafts(turn_host *h, const turn_job *slots, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        drafted += slots[i].drafted;
+        accepted += slots[i].right;
+    }
+    spec_free(h->spec);
+    h->spec = NULL;
+}
+
+/* A random batch: requests may repeat; prefill chunks, start times and drafts are random. */
 static void run_batch(turn_host *h, turn_job *alone, rig_random *random, const char *where)
 {
     static const size_t chunks[] = {0, 1, 2, 7, 32, 33, 64};
@@ -114,7 +181,15 @@ static void run_batch(turn_host *h, turn_job *alone, rig_random *random, const c
         slots[i].chunk = chunks[rig_below(random, sizeof chunks / sizeof *chunks)];
         slots[i].start_after = rig_below(random, 40);
     }
+    draft_source source = {.alone = alone,
+                           .slots = slots,
+                           .request = request,
+                           .n = n,
+                           .vocabulary = (uint32_t)h->chat_ctx.n_tokens,
+                           .random = random};
+    open_drafts(h, slots, &source);
     turn_jobs_run(h, slots, n);
+    close_drafts(h, slots, n);
     for (size_t i = 0; i < n; i++) {
         compare(&alone[request[i]], &slots[i], request[i], where);
         turn_job_free(&slots[i]);
@@ -194,7 +269,12 @@ int main(int argc, char **argv)
     turn_host_close(&host);
     mote_engine_free(engine);
     mote_model_close(best);
-    printf("%d requests in %u batches of up to %d: equal (%.1f s)\n", REQUESTS, (unsigned)batches,
-           SLOTS, os_now() - start);
+    if (argc <= 1 && (accepted == 0 || accepted == drafted))
+        rig_fail("%llu of %llu draft tokens were accepted; this tests too little",
+                 (unsigned long long)accepted, (unsigned long long)drafted);
+    printf("%d requests in %u batches of up to %d: equal; %llu of %llu draft tokens accepted "
+           "(%.1f s)\n",
+           REQUESTS, (unsigned)batches, SLOTS, (unsigned long long)accepted,
+           (unsigned long long)drafted, os_now() - start);
     return 0;
 }

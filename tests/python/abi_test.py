@@ -81,7 +81,7 @@ class Abi(unittest.TestCase):
         self.assertEqual(here, values(lines))
 
     def test_constants(self):
-        here = {name: getattr(abi, name) for name in HEADER.constants}
+        here = {name: getattr(abi, name) % 2**64 for name in HEADER.constants}  # the compiler prints unsigned
         self.assertGreater(len(here), 80)
         self.assertEqual(here, values([f"PRINT({name});" for name in here]))
 

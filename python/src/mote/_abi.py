@@ -97,6 +97,10 @@ MOTE_CHAT_CALL_CANCEL = 6
 MOTE_CHAT_WARNING = 7
 MOTE_CHAT_STOPS = 16
 MOTE_CHAT_STOP_BYTES = 256
+MOTE_SPEC_OFF = -1
+MOTE_SPEC_AUTO = 0
+MOTE_SPEC_MAX = 8
+MOTE_SPEC_ROWS = 9
 MOTE_FINISH_STOP = 0
 MOTE_FINISH_LENGTH = 1
 MOTE_FINISH_TOOL_CALLS = 2
@@ -341,6 +345,7 @@ class mote_answer_options(Structure):
         ("tool_name", c_char_p),
         ("one_call", c_bool),
         ("no_loop_guard", c_bool),
+        ("spec", c_int32),
         ("event", mote_chat_event_fn),
         ("with", c_void_p),
     ]
@@ -368,6 +373,8 @@ class mote_answer(Structure):
         ("sampling", mote_sampling),
         ("seconds_prefill", c_double),
         ("seconds_decode", c_double),
+        ("drafted_tokens", c_uint64),
+        ("accepted_tokens", c_uint64),
     ]
 
 
@@ -397,6 +404,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_engine_free": (None, [c_void_p]),
     "mote_engine_memory": (None, [c_void_p, POINTER(mote_memory)]),
     "mote_engine_threads": (c_uint32, [c_void_p]),
+    "mote_engine_logits_rows": (c_uint32, [c_void_p]),
     "mote_engine_model": (c_void_p, [c_void_p]),
     "mote_engine_usage": (None, [c_void_p, POINTER(mote_usage)]),
     "mote_engine_positions_free": (c_uint64, [c_void_p]),

@@ -47,6 +47,8 @@ class Usage:
     think_tokens: int = 0
     seconds_prefill: float = 0.0
     seconds_decode: float = 0.0
+    drafted_tokens: int = 0  # guessed by speculative decoding
+    accepted_tokens: int = 0  # those that were right
 
 
 @dataclass(frozen=True)

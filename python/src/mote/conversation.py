@@ -258,7 +258,7 @@ class Conversation:
             message = self._read_messages(count - 1)[0]
             self._held[-1] = _Message(message, self._image_tokens)
         usage = Usage(result.prompt_tokens, result.reused_tokens, result.answer_tokens, result.think_tokens,
-                      result.seconds_prefill, result.seconds_decode)
+                      result.seconds_prefill, result.seconds_decode, result.drafted_tokens, result.accepted_tokens)
         finish = cast(Finish, text_of(lib.mote_finish_name(result.finish)))
         return Answer("".join(collector.content), "".join(collector.reasoning), collector.calls, finish, usage,
                       result.sampling.seed, collector.warnings, message)

@@ -46,6 +46,7 @@ class Options(Sampling, total=False):
     choices: Sequence[str] | None  # the answer is one of these
     grammar: str | None  # the answer matches this GBNF grammar
     loop_guard: bool | None  # False: do not detect repetition loops
+    spec: str | int | None  # speculative decoding: "auto", "off" or a draft length; the answer is the same
 
 
 # Option: field of mote_sampling, its bit in mote_answer_options.set.
@@ -147,6 +148,15 @@ def _fill_tool_choice(options: _abi.mote_answer_options, value: Any) -> None:
         options.tool_choice, options.tool_name = _abi.MOTE_TOOLS_NAMED, value.encode()
 
 
+def _read_spec(spec: Any) -> int:
+    words = {"auto": _abi.MOTE_SPEC_AUTO, "off": _abi.MOTE_SPEC_OFF}
+    if isinstance(spec, str) and spec in words:
+        return words[spec]
+    if isinstance(spec, int) and not isinstance(spec, bool) and 1 <= spec <= _abi.MOTE_SPEC_MAX:
+        return spec
+    raise ValueError(f"spec={spec!r}: use 'auto', 'off' or 1 to {_abi.MOTE_SPEC_MAX}")
+
+
 def answer_options(given: Mapping[str, Any]) -> _abi.mote_answer_options:
     """Options of mote_chat_answer. The struct keeps the texts that it points to."""
     options = _abi.mote_answer_options()
@@ -170,4 +180,5 @@ def answer_options(given: Mapping[str, Any]) -> _abi.mote_answer_options:
         _fill_tool_choice(options, given["tool_choice"])
     options.one_call = not given.get("parallel_tool_calls", True)
     options.no_loop_guard = not given.get("loop_guard", True)
+    options.spec = _read_spec(given.get("spec", "auto"))
     return options

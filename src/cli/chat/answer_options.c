@@ -104,6 +104,7 @@ static void options_read_sampling(answer_options *s, const answer_flags *o)
     a->stop = o->stop.items;
     a->n_stop = o->stop.n;
     a->no_loop_guard = o->no_loop_guard;
+    a->spec = spec_flag_read(o->spec);
     s->seed_given = o->given.seed;
 }
 
@@ -194,6 +195,15 @@ const char *answer_prompt_text(char *line, uint64_t prompt, uint64_t cached, uin
              text_counted(b, prompt, "token"), text_seconds(c, seconds),
              text_rate(d, answer_per_second(prefilled, seconds)));
     return line;
+}
+
+const char *answer_drafts_text(char *text, const mote_answer *a)
+{
+    text[0] = '\0';
+    if (a->drafted_tokens > 0)
+        snprintf(text, ANSWER_DRAFTS_BYTES, "   drafts %llu/%llu",
+                 (unsigned long long)a->accepted_tokens, (unsigned long long)a->drafted_tokens);
+    return text;
 }
 
 void answer_write_sampling(strbuf *j, const mote_sampling *s)

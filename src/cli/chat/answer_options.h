@@ -46,6 +46,7 @@ typedef struct answer_flags {
     flag_list stop;
     bool fail_on_length;
     bool no_loop_guard;
+    const char *spec;
 
     double temperature;
     double top_p;
@@ -85,6 +86,10 @@ double answer_per_second(uint64_t n, double seconds);
 enum { ANSWER_PROMPT_BYTES = 192 };
 const char *answer_prompt_text(char *line, uint64_t prompt, uint64_t cached, uint64_t prefilled,
                                double seconds);
+/* "   drafts 331/420": accepted by drafted tokens; "" without drafts. `text` has
+ * ANSWER_DRAFTS_BYTES. */
+enum { ANSWER_DRAFTS_BYTES = 64 };
+const char *answer_drafts_text(char *text, const mote_answer *a);
 /* Writes "sampling" into the open JSON object. */
 void answer_write_sampling(strbuf *j, const mote_sampling *s);
 

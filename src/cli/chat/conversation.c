@@ -68,7 +68,7 @@ static int conversation_open_engine(conversation *t, uint64_t *context, uint64_t
         .sessions = sessions,
         .positions = *context * sessions,
         .kept_states = KEPT_STATES,
-        .logits_rows = 1,
+        .logits_rows = t->options.answer.spec != MOTE_SPEC_OFF ? MOTE_SPEC_ROWS : 1,
         .kv = (mote_kv)load->kv,
         .yarn = (float)load->yarn,
         .pin = (mote_pin)load->pin,
@@ -383,18 +383,20 @@ const char *conversation_ending(const conversation *t)
 
 /* ---- the interactive chat ---- */
 
-/* "210 tokens   8.0 t/s   3.4 %" at the right edge; the percentage is the used context. */
+/* "210 tokens   8.0 t/s   drafts 90/120   3.4 %" at the right edge; the percentage is the used
+ * context. */
 static void conversation_show_stats(const conversation *t)
 {
     const mote_answer *a = &t->answer;
     const mote_session *session = mote_chat_session(t->chat);
-    char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], line[200];
+    char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], drafts[ANSWER_DRAFTS_BYTES], line[256];
     double share =
         100 * (double)mote_session_length(session) / (double)mote_session_context(session);
     const char *ending = conversation_ending(t);
-    snprintf(line, sizeof line, "%s%s%s   %s t/s   %.1f %%", ending != NULL ? ending : "",
+    snprintf(line, sizeof line, "%s%s%s   %s t/s%s   %.1f %%", ending != NULL ? ending : "",
              ending != NULL ? "   " : "", text_counted(x, a->answer_tokens, "token"),
-             text_rate(y, answer_per_second(a->answer_tokens, a->seconds_decode)), share);
+             text_rate(y, answer_per_second(a->answer_tokens, a->seconds_decode)),
+             answer_drafts_text(drafts, a), share);
     unsigned columns = term_columns(STDERR_FILENO);
     msg_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
 }

@@ -362,6 +362,23 @@ void think_flag_read(const char *value, mote_think *think, uint32_t *budget)
         mote_think_parse(value, strlen(value), think, budget);
 }
 
+/* ---- --spec ---- */
+
+const char *spec_flag_check(const char *value)
+{
+    const bool length = value[0] >= '1' && value[0] <= '0' + MOTE_SPEC_MAX && value[1] == '\0';
+    return value[0] == '\0' || length || strcmp(value, "auto") == 0 || strcmp(value, "off") == 0
+               ? NULL
+               : "auto, off, or 1 to 8";
+}
+
+int spec_flag_read(const char *value)
+{
+    if (value == NULL || value[0] == '\0' || strcmp(value, "auto") == 0)
+        return MOTE_SPEC_AUTO;
+    return strcmp(value, "off") == 0 ? MOTE_SPEC_OFF : value[0] - '0';
+}
+
 /* ---- --template and --chat-template ---- */
 
 /* For cli_flag.check: the names of all templates if the value is none of them. */

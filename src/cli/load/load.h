@@ -135,6 +135,20 @@ const char *think_flag_check(const char *value);
 /* Reads a checked value of --think. NULL or "" leaves both outputs unchanged. */
 void think_flag_read(const char *value, mote_think *think, uint32_t *budget);
 
+/* ---- --spec (load.c) ---- */
+
+#define SPEC_FLAG                                                                                  \
+    .name = "spec", .kind = FLAG_TEXT, .value = "HOW", .shown = "auto", .env = "MOTE_SPEC",        \
+    .check = spec_flag_check, .words = "auto|off"
+#define SPEC_FLAG_HELP                                                                             \
+    "speculative decoding: auto (where it measured faster), off, or a draft length, 1 to 8; the "  \
+    "answer is the same"
+
+/* For cli_flag.check. */
+const char *spec_flag_check(const char *value);
+/* mote_answer_options.spec of a checked value. NULL or "": MOTE_SPEC_AUTO. */
+int spec_flag_read(const char *value);
+
 /* ---- --template and --chat-template (load.c) ---- */
 
 typedef struct template_options {

@@ -193,6 +193,10 @@ static const cli_flag limit_flags[] = {
      .help = "exit with code 9 if a limit cut the answer"},
 };
 
+static const cli_flag spec_flags[] = {
+    {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP},
+};
+
 #define PRESET "from the preset"
 
 static const cli_flag sampling_flags[] = {
@@ -279,6 +283,7 @@ static const flag_group groups[] = {
     FLAG_GROUP("Response format", format_flags, 0),
     FLAG_GROUP("Limits", limit_flags, 0),
     FLAG_GROUP("Sampling", sampling_flags, 0),
+    FLAG_GROUP("Speed", spec_flags, 0),
     LOAD_FLAG_GROUP(offsetof(answer_flags, load)),
 };
 
@@ -333,6 +338,7 @@ static const flag_group chat_groups[] = {
     FLAG_GROUP("Response format", format_flags, 0),
     FLAG_GROUP("Limits", limit_flags, 0),
     FLAG_GROUP("Sampling", sampling_flags, 0),
+    FLAG_GROUP("Speed", spec_flags, 0),
     LOAD_FLAG_GROUP(offsetof(answer_flags, load)),
 };
 

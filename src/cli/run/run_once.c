@@ -64,6 +64,11 @@ static void once_write_mote(strbuf *j, const conversation *t, const mote_model_i
     jw_key_text(j, "stop", mote_finish_name(a->finish));
     jw_key_uint(j, "forced_tokens", a->forced_tokens);
     jw_key_uint(j, "dropped_tokens", a->dropped_tokens);
+    jw_key(j, "spec");
+    jw_open(j, '{');
+    jw_key_uint(j, "drafted", a->drafted_tokens);
+    jw_key_uint(j, "accepted", a->accepted_tokens);
+    jw_close(j, '}');
     jw_key_uint(j, "warnings", a->warnings);
     jw_key_text(j, "isa", mote_isa_name(info->isa));
     jw_key_uint(j, "threads", mote_engine_threads(t->on.engine));
@@ -110,12 +115,13 @@ static int once_write_json(const conversation *t)
     return code;
 }
 
-/* prompt 51 tokens in 0.15 s (340 t/s)   answer 210 tokens in 26.3 s (8.0 t/s)   seed 7 */
+/* prompt 51 tokens in 0.15 s (340 t/s)   answer 210 tokens in 26.3 s (8.0 t/s)   drafts 90/120 */
 static void once_report(const conversation *t)
 {
     const mote_answer *a = &t->answer;
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], z[TEXT_NUMBER_BYTES];
     char prompt[ANSWER_PROMPT_BYTES], answer[128], seed[64] = "", thought[64] = "";
+    char drafts[ANSWER_DRAFTS_BYTES];
     const char *ending = conversation_ending(t);
     answer_prompt_text(prompt, a->prompt_tokens, a->reused_tokens, a->prefilled_tokens,
                        a->seconds_prefill);
@@ -131,8 +137,8 @@ static void once_report(const conversation *t)
                  text_counted(x, a->think_tokens, "token"));
     if (a->sampling.temperature > 0)
         snprintf(seed, sizeof seed, "   seed %llu", (unsigned long long)a->sampling.seed);
-    msg_note("%s   %s%s%s%s%s", prompt, answer, thought, seed, ending != NULL ? "   " : "",
-             ending != NULL ? ending : "");
+    msg_note("%s   %s%s%s%s%s%s", prompt, answer, thought, answer_drafts_text(drafts, a), seed,
+             ending != NULL ? "   " : "", ending != NULL ? ending : "");
 }
 
 static int once_exit_code(const conversation *t)

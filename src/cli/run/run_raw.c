@@ -239,9 +239,9 @@ static int raw_run(raw_state *r)
 static int raw_refuse_chat_flags(const cli_call *call)
 {
     static const char *const flags[] = {
-        "system",        "messages", "tools",         "think",  "no-think",
-        "hide-thinking", "template", "chat-template", "preset", "format",
-        "json-schema",   "grammar",  "regex",         "choice", "no-loop-guard",
+        "system",   "messages",      "tools",         "think",  "no-think",    "hide-thinking",
+        "template", "chat-template", "preset",        "format", "json-schema", "grammar",
+        "regex",    "choice",        "no-loop-guard", "spec",
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (args_given(call, flags[i]))
