@@ -25,7 +25,7 @@
 
 enum {
     DRAFT_COMMON = 40960,
-    DRAFT_RARE = 512,
+    DRAFT_RARE = 1024,
     DRAFT_WINDOW = 8192,
     DRAFT_ROWS = 64, /* sessions that draft together */
     RARE_SLOTS = 2 * DRAFT_RARE
@@ -141,7 +141,7 @@ static mote_status draft_check_pages(mote_engine *e, mote_draft_item *items, siz
 /* Adds an id to the chain's list unless it is there. `seen`: hash table of ids, 0: free. */
 static void rare_add(draft_chain *c, mote_token seen[RARE_SLOTS], mote_token id)
 {
-    size_t at = (uint32_t)id * 2654435761u >> 22; /* 10 bits */
+    size_t at = (uint32_t)id * 2654435761u >> 21; /* 11 bits */
     while (seen[at] != 0 && seen[at] != id)
         at = (at + 1) % RARE_SLOTS;
     if (seen[at] == id)
@@ -149,7 +149,7 @@ static void rare_add(draft_chain *c, mote_token seen[RARE_SLOTS], mote_token id)
     seen[at] = id;
     c->rare[c->n_rare++] = id;
 }
-_Static_assert(RARE_SLOTS == 1 << 10, "bits of the hash");
+_Static_assert(RARE_SLOTS == 1 << 11, "bits of the hash");
 
 /* Is this id not among the common ones, and a token? */
 static bool is_rare(const mote_engine *e, mote_token id)

@@ -40,6 +40,7 @@ enum { N_QUESTIONS = sizeof questions / sizeof *questions };
 typedef struct scene {
     mote_model *model;
     mote_engine *engine;
+    bool drafts; /* the engine has them */
     mote_image *images[MAX_IMAGES];
     size_t n_images;
     mote_token tokens[MAX_TOKENS];
@@ -59,7 +60,9 @@ static void open_model(scene *s, mote_isa isa, uint32_t threads)
                                          .sessions = 3,
                                          .positions = (uint64_t)3 * CONTEXT,
                                          .kept_states = 4,
-                                         .kv = MOTE_KV_F32};
+                                         .kv = MOTE_KV_F32,
+                                         .drafts = threads > 1};
+    s->drafts = options.drafts;
     MUST(mote_engine_new(&s->engine, s->model, &options, &err), &err);
 }
 
@@ -188,14 +191,30 @@ static void against_reference(const question *q)
 
 /* ---- the laws ---- */
 
-static float *wanted; /* logits at the end of the prompt */
+static float *wanted; /* logits at the end of the prompt, from an engine without drafts */
 static size_t n_wanted;
 
-static void expect_same(const mote_session *session, const char *what)
+/* Drafts after the prompt depend on every pair of the MTP block, images included. */
+static void expect_same_drafts(const scene *s, mote_session *session, const char *what)
+{
+    static mote_draft_item first;
+    mote_draft_item item = {.session = session, .next = 5, .n = 3};
+    mote_error err;
+    MUST(mote_draft(s->engine, &item, 1, &err), &err);
+    if (first.n_drafts == 0)
+        first = item;
+    if (item.n_drafts != 3 || memcmp(item.tokens, first.tokens, sizeof item.tokens) != 0 ||
+        memcmp(item.probability, first.probability, sizeof item.probability) != 0)
+        rig_fail("with images, %s gives other drafts", what);
+}
+
+static void expect_same(const scene *s, mote_session *session, const char *what)
 {
     const float *got = mote_session_logits(session, 0);
     if (got == NULL || memcmp(got, wanted, n_wanted * sizeof *got) != 0)
         rig_fail("with images, %s gives other bits", what);
+    if (s->drafts)
+        expect_same_drafts(s, session, what);
 }
 
 /* Any split, also inside an image; rewind into an image; fork; snapshot. */
@@ -207,7 +226,7 @@ static void one_sequence(const scene *s)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         mote_session *session = begin(s);
         append(s, session, s->n, cuts[i]);
-        expect_same(session, "another cut of the prompt");
+        expect_same(s, session, "another cut of the prompt");
         mote_session_free(session);
     }
     for (size_t back = 1; back < s->n; back += 11) {
@@ -216,9 +235,9 @@ static void one_sequence(const scene *s)
         mote_session_rewind(session, s->n - back);
         MUST(mote_session_fork(&other, session, &err), &err);
         append(s, session, s->n, 1000);
-        expect_same(session, "going back and on");
+        expect_same(s, session, "going back and on");
         append(s, other, s->n, 9);
-        expect_same(other, "a fork");
+        expect_same(s, other, "a fork");
         mote_session_free(session);
         mote_session_free(other);
     }
@@ -231,7 +250,7 @@ static void one_sequence(const scene *s)
                                &err),
              &err);
         append(s, again, s->n, 1000);
-        expect_same(again, "a snapshot");
+        expect_same(s, again, "a snapshot");
         mote_session_free(session);
         mote_session_free(again);
     }
@@ -253,7 +272,7 @@ static void in_batch(const scene *s, const scene *other)
                                .images = (const mote_image *const *)s->images,
                                .n_images = s->n_images}};
     MUST(mote_step(s->engine, work, 2, &err), &err);
-    expect_same(b, "a batch");
+    expect_same(s, b, "a batch");
     mote_session_free(a);
     mote_session_free(b);
 }
@@ -304,7 +323,7 @@ static void laws(void)
                 wanted = malloc(n_wanted * sizeof *wanted);
                 memcpy(wanted, mote_session_logits(session, 0), n_wanted * sizeof *wanted);
             }
-            expect_same(session, "another level or number of threads");
+            expect_same(&s, session, "another level or number of threads");
             mote_session_free(session);
             if (i + 1 == n_levels && threads == 2) {
                 one_sequence(&s);
