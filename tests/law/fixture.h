@@ -16,5 +16,7 @@ mote_engine *fixture_engine(const fixture *f, const mote_model *model, uint32_t 
                             uint32_t threads);
 
 void law_hidden_rows(const fixture *f);
+/* Nothing if the table has no drafts. */
+void law_drafts(const fixture *f);
 
 #endif

@@ -453,6 +453,7 @@ static const struct {
     {"L6 fork", forks},
     {"L6 restore", restores},
     {"L6 new process", new_process},
+    {"L7 drafts", law_drafts}, /* with --drafts on */
 };
 
 int main(int argc, char **argv)

@@ -71,6 +71,12 @@ static void draw_batch(script *s, batch *b)
             continue;
         change_stream(s, live);
         uint32_t n = draw_length(s, positions_left(s, live));
+        /* With drafts the last position of a page or chunk is completed by the next token: stop at
+         * such positions often. */
+        const uint32_t to_chunk = 32 - live->pos % 32;
+        if (s->table->setup.drafts && to_chunk <= positions_left(s, live) &&
+            rig_once_in(&s->random, 3))
+            n = to_chunk;
         mote_logits want = rig_once_in(&s->random, 4)   ? MOTE_LOGITS_NONE
                            : rig_once_in(&s->random, 3) ? MOTE_LOGITS_ALL
                            : rig_once_in(&s->random, 4) ? MOTE_HIDDEN_LAST
