@@ -117,6 +117,11 @@ static size_t tokens_left(const sched_job *job)
 static void batch_add(sched *s, sched_job *job, size_t n, mote_logits want)
 {
     s->work_job[s->n_work] = job;
+    s->items[s->n_work] = (spec_item){.session = job->session,
+                                      .tokens = job->tokens,
+                                      .n = job->n,
+                                      .held = (size_t)mote_session_length(job->session),
+                                      .mode = SPEC_OFF};
     s->work[s->n_work++] = (mote_work){.session = job->session,
                                        .tokens = job->tokens + mote_session_length(job->session),
                                        .n = n,

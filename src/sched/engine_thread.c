@@ -173,6 +173,7 @@ static bool publish_all(sched *s, const mote_usage *usage)
     s->stats.idle_sessions = s->n_idle;
     prefix_table_publish(s);
     s->usage = *usage;
+    spec_read_stats(s->spec, &s->stats.spec);
     return has_events;
 }
 
@@ -211,6 +212,7 @@ static void step_remove_job(sched *s, const sched_job *job)
     if (i == s->n_work)
         return;
     mote_step_abort(job->session);
+    draft_leave(s, i);
     s->work_job[i] = NULL;
     *(job->state == JOB_DECODE ? &s->n_decode_rows : &s->n_prefill_rows) -= s->work[i].n;
     s->aborted_inside = true;
@@ -257,10 +259,15 @@ static void run_batch(sched *s)
     s->aborted_inside = false;
     if (s->n_work == 0)
         return;
+    draft_plan(s);
     s->next_deadline = earliest_deadline(s);
-    const double started = os_now();
-    const mote_status status =
+    double started = os_now();
+    mote_status status =
         mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
+    if (status == MOTE_E_MEMORY && draft_drop(s)) { /* nothing was appended */
+        started = os_now();
+        status = mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
+    }
     if (status == MOTE_E_MEMORY && prefix_cache_make_room(s))
         return; /* no job has advanced: the next step tries again */
     if (status == MOTE_E_IO) {
@@ -275,15 +282,16 @@ static void run_batch(sched *s)
                 job_finish(s, s->work_job[i], status, &err);
         return;
     }
+    const double seconds = os_now() - started;
     if (status == MOTE_OK)
-        measure_step(s, os_now() - started);
+        measure_step(s, seconds);
     for (size_t i = 0; i < s->n_work; i++) {
         sched_job *job = s->work_job[i];
         if (job == NULL)
             continue;
-        share_charge(job, (size_t)(s->work[i].tokens - job->tokens));
-        job_advance(s, job, &s->work[i]);
+        job_advance(s, job, i);
     }
+    draft_observe(s, status == MOTE_OK && !s->aborted_inside ? seconds : 0);
 }
 
 static void run_step(sched *s)

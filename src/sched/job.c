@@ -145,6 +145,7 @@ static mote_status job_init(sched_job *job, mote_error *err)
 static void job_free(sched_job *job)
 {
     chat_turn_free(job->turn);
+    spec_seq_free(job->seq);
     strbuf_fini(&job->new_events);
     strbuf_fini(&job->pending);
     strbuf_fini(&job->delivery);

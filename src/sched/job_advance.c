@@ -129,10 +129,13 @@ static uint64_t job_prompt_tokens_held(const sched_job *job)
 static void job_fill_answer(sched_job *job)
 {
     sched_result *r = &job->result;
-    const uint64_t reused = r->answer.reused_tokens, held = job_prompt_tokens_held(job);
+    const mote_answer counted = r->answer;
+    const uint64_t reused = counted.reused_tokens, held = job_prompt_tokens_held(job);
     const double prefill_end = r->prefilled > 0 ? r->prefilled : r->ended;
     r->answer = *chat_turn_result(job->turn);
     r->answer.reused_tokens = reused;
+    r->answer.drafted_tokens = counted.drafted_tokens;
+    r->answer.accepted_tokens = counted.accepted_tokens;
     r->answer.prefilled_tokens = held > reused ? held - reused : 0;
     r->answer.seconds_prefill = r->started > 0 ? prefill_end - r->started : 0;
     r->answer.seconds_decode = r->prefilled > 0 ? r->ended - r->prefilled : 0;
@@ -215,26 +218,44 @@ static void job_count_token(sched *s, sched_job *job)
     job->last_token = now;
 }
 
-/* Samples with the turn until it needs tokens that the session does not hold. The turn may replace
- * tokens it has sampled; the session is rewound then. A rewind loses the logits, so at least one
- * token is evaluated again. */
-static void job_next_tokens(sched *s, sched_job *job)
+/* The rows of the step are used up. Counts the accepted draft tokens. */
+static void job_end_walk(sched_job *job, const spec_walk *walk, spec_item *item)
+{
+    spec_walk_result(walk, item);
+    if (item->n_draft == 0)
+        return;
+    job->result.answer.drafted_tokens += item->n_draft;
+    job->result.answer.accepted_tokens += item->accepted;
+    share_charge(job, item->n, item->n + item->accepted);
+    share_count_decode(job->key, item->accepted);
+}
+
+/* Samples with the turn, row by row, until it needs tokens that the session does not hold. The turn
+ * may replace tokens it has sampled; the session is rewound then, and after a draft that it does not
+ * want. */
+static void job_next_tokens(sched *s, sched_job *job, spec_item *item)
 {
     mote_error err;
-    chat_turn_want want;
-    do {
-        const mote_status status = chat_turn_next(job->turn, job->session, 0, &want, &err);
+    chat_turn_want want = {.tokens = job->tokens, .n = job->n, .same = job->n};
+    spec_walk walk;
+    size_t row = spec_walk_begin(&walk, job->session, job->n, spec_item_rows(item));
+    for (bool more = true; more;) {
+        const size_t sampled = row;
+        const mote_status status = chat_turn_next(job->turn, job->session, row, &want, &err);
         if (status != MOTE_OK || want.over) {
             job_count_token(s, job);
+            spec_walk_end(&walk, job->session, want.tokens, want.n, want.same);
+            job_end_walk(job, &walk, item);
             job_finish(s, job, status, &err);
             return;
         }
         job->tokens = want.tokens;
         job->n = want.n;
-        if (mote_session_length(job->session) > want.same)
-            mote_session_rewind(job->session, want.same < want.n ? want.same : want.n - 1);
-    } while (mote_session_length(job->session) == job->n);
-    job_count_token(s, job);
+        more = spec_walk_next(&walk, job->session, want.tokens, want.n, want.same, &row);
+        if (!more || row > sampled)
+            job_count_token(s, job);
+    }
+    job_end_walk(job, &walk, item);
     if (job->new_events.failed) {
         job_finish(s, job, MOTE_OK, NULL);
         return;
@@ -259,9 +280,8 @@ static mote_status score_row(sched *s, sched_job *job, size_t row, size_t at, mo
     return status;
 }
 
-static mote_status job_score(sched *s, sched_job *job, const mote_work *work, mote_error *err)
+static mote_status job_score(sched *s, sched_job *job, size_t begin, mote_error *err)
 {
-    const size_t begin = (size_t)(work->tokens - job->tokens);
     const size_t end = (size_t)mote_session_length(job->session);
     if (end <= begin) /* the step was canceled */
         return MOTE_OK;
@@ -284,21 +304,23 @@ static void job_read_embedding(sched *s, sched_job *job)
 
 /* ---- between steps ---- */
 
-void job_advance(sched *s, sched_job *job, const mote_work *work)
+void job_advance(sched *s, sched_job *job, size_t item)
 {
     mote_error err;
     mote_status status = MOTE_OK;
+    const size_t length = (size_t)mote_session_length(job->session);
+    const bool complete = length >= job->n;
+    share_charge(job, s->items[item].held, complete ? job->n : length);
     if (job->state == JOB_PREFILL)
         prefix_cache_keep(s, job);
-    if (work->want == MOTE_LOGITS_ALL)
-        status = job_score(s, job, work, &err);
-    const bool complete = mote_session_length(job->session) == job->n;
+    if (s->work[item].want == MOTE_LOGITS_ALL && job->options.kind == SCHED_SCORE)
+        status = job_score(s, job, s->items[item].held, &err);
     if (complete && job->result.prefilled == 0)
         job->result.prefilled = os_now() - job->submitted;
     if (status != MOTE_OK) {
         job_finish(s, job, status, &err);
     } else if (complete && job->turn != NULL) {
-        job_next_tokens(s, job);
+        job_next_tokens(s, job, &s->items[item]);
     } else if (complete) {
         if (job->options.kind == SCHED_EMBED)
             job_read_embedding(s, job);

@@ -245,16 +245,15 @@ void share_fill_slots(sched *s)
 
 /* ---- service ---- */
 
-void share_charge(sched_job *job, size_t from)
+void share_charge(sched_job *job, size_t from, size_t to)
 {
-    const size_t length = (size_t)mote_session_length(job->session);
     const bool decodes = job->state == JOB_DECODE;
     if (from < job->charged)
         from = job->charged; /* it was computed before a preemption or a rewind */
-    if (length <= from)
+    if (to <= from)
         return;
-    const int64_t units = (int64_t)(length - from) * (decodes ? SHARE_DECODE_UNITS : 1);
-    job->charged = length;
+    const int64_t units = (int64_t)(to - from) * (decodes ? SHARE_DECODE_UNITS : 1);
+    job->charged = to;
     job->run_units += units;
     job->key->service += units;
 }

@@ -33,15 +33,16 @@ static void plan_set_level(sched *s, const sched_options *given, uint32_t level)
 static mote_engine_options plan_engine_options(const sched *s)
 {
     const sched_options *o = &s->options;
-    return (mote_engine_options){.threads = o->threads,
-                                 .sessions = o->parallel + o->idle_sessions + 1,
-                                 .positions = o->kv_tokens,
-                                 .shared_positions = true,
-                                 .kept_states = s->kept_states,
-                                 .logits_rows = o->parallel + SCHED_SCORE_ROWS,
-                                 .kv = o->kv,
-                                 .yarn = o->yarn,
-                                 .pin = o->pin};
+    return (mote_engine_options){
+        .threads = o->threads,
+        .sessions = o->parallel + o->idle_sessions + 1,
+        .positions = o->kv_tokens,
+        .shared_positions = true,
+        .kept_states = s->kept_states,
+        .logits_rows = o->parallel + (o->spec != SPEC_OFF ? SCHED_DRAFT_ROWS : SCHED_SCORE_ROWS),
+        .kv = o->kv,
+        .yarn = o->yarn,
+        .pin = o->pin};
 }
 
 static mote_status plan_fits(sched *s, bool *fits, mote_error *err)

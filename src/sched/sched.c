@@ -19,11 +19,12 @@ static mote_status sched_alloc_arrays(sched *s, mote_error *err)
     s->prefixes = mem_new(o->idle_sessions, sizeof *s->prefixes);
     s->work = mem_new(o->parallel, sizeof *s->work);
     s->work_job = mem_new(o->parallel, sizeof *s->work_job);
+    s->items = mem_new(o->parallel, sizeof *s->items);
     s->prefilling = mem_new(o->parallel, sizeof *s->prefilling);
     s->token_mask = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->token_mask);
     if (s->keys == NULL || s->active == NULL || s->queue == NULL || s->slots == NULL ||
         s->finished == NULL || s->idle == NULL || s->prefixes == NULL || s->work == NULL ||
-        s->work_job == NULL || s->prefilling == NULL || s->token_mask == NULL)
+        s->work_job == NULL || s->items == NULL || s->prefilling == NULL || s->token_mask == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory for a scheduler");
     return MOTE_OK;
 }
@@ -46,6 +47,7 @@ static mote_status sched_init(sched *s, const sched_options *options, mote_error
     TRY(sched_plan(s, options, &s->engine_options, err));
     TRY(sched_alloc_arrays(s, err));
     TRY(mote_engine_new(&s->engine, options->model, &s->engine_options, err));
+    TRY(draft_init(s, err));
     s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
     mote_engine_usage(s->engine, &s->usage);
@@ -109,6 +111,8 @@ void sched_free(sched *s)
     mem_free(s->prefixes);
     mem_free(s->work);
     mem_free(s->work_job);
+    mem_free(s->items);
+    spec_free(s->spec);
     mem_free(s->prefilling);
     mem_free(s->token_mask);
     mem_free(s);

@@ -27,6 +27,7 @@
 #include "chat/prompt/render.h"
 #include "chat/turn/turn.h"
 #include "sched/core_lock.h"
+#include "spec/spec.h"
 
 typedef struct sched sched;
 typedef struct sched_job sched_job;
@@ -49,6 +50,7 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
+    int spec;             /* drafts: SPEC_AUTO, SPEC_OFF, or always so many tokens per step */
     core_lock *core_lock; /* shared by the schedulers on the same cores; NULL: the only one */
     uint64_t salt;        /* seed of the prefix ids; must differ between schedulers */
     /* Called on the engine thread when events are ready to collect, and on any thread when an unload
@@ -91,7 +93,8 @@ typedef enum sched_kind {
 typedef struct sched_job_options {
     sched_kind kind;
     /* turn.prompt is the prompt. turn.event and turn.with are ignored. turn.context is capped to
-     * the session's; 0 means the cap. The other kinds use the prompt only; SCHED_SCORE also uses
+     * the session's; 0 means the cap. turn.answer->spec lowers the `spec` of the scheduler: 1 to 8
+     * is the most draft tokens per step. The other kinds use the prompt only; SCHED_SCORE also uses
      * answer->sampling.top_logprobs if answer is not NULL. */
     chat_turn_options turn;
     const chat_mark *marks; /* [n_marks]: positions where a recurrent state is worth keeping */
@@ -257,6 +260,7 @@ typedef struct sched_stats {
     uint64_t preempted; /* times a job lost its session and was prefilled again */
     uint64_t paused;    /* times a job lost its slot to another client */
     uint64_t steps, step_rows, prefill_rows;
+    spec_stats spec;
     uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
     double step_seconds;
     uint32_t queued, prefilling, decoding, idle_sessions;

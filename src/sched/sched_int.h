@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "sched/prefill_budget.h"
 #include "sched/sched.h"
+#include "spec/spec.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,6 +27,7 @@ enum {
     SCHED_PAGE = 64,              /* positions per KV page of the engine */
     SCHED_MAX_KEEPS = 4,          /* states kept per prompt: tools, system, images, end */
     SCHED_SCORE_ROWS = 16,        /* rows with logits that scoring jobs may use in a step */
+    SCHED_DRAFT_ROWS = 32,        /* rows with logits of draft tokens in a step */
     SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
 };
@@ -100,6 +102,8 @@ struct sched_job {
 
     /* ---- engine thread ---- */
     chat_turn *turn;               /* NULL: not SCHED_ANSWER */
+    spec_seq *seq;                 /* for its drafts; NULL: none yet */
+    bool no_seq;                   /* out of memory for it */
     job_state state, paused_state; /* paused_state: the state before the pause */
     size_t charged;                /* tokens that count in the service of its key */
     int64_t run_units;             /* service since it got its slot */
@@ -203,12 +207,16 @@ struct sched {
     bool idle_dropped;    /* an idle session is marked dropped */
     mote_work *work;      /* [parallel]: the batch of the step */
     sched_job **work_job; /* [parallel]: NULL: aborted inside the step */
+    spec_item *items;     /* [parallel]: the same with drafts (batch_draft.c) */
     size_t n_work;
     size_t n_decode_rows, n_prefill_rows; /* of the batch */
     bool aborted_inside;                  /* a job was taken out of the running step */
     bool other_engine_ran;                /* on the same cores, since the last step */
     uint64_t next_ticket;                 /* of the core lock, if no other engine takes one */
     sched_job **prefilling;               /* [parallel]: by remaining tokens */
+    spec *spec;                           /* what is known about drafts */
+    bool planned;                         /* draft_plan has seen the batch */
+    double plan_seconds;                  /* that it took */
     double next_deadline;                 /* of the jobs in the slots; INFINITY: none */
     prefill_budget budget;
     uint32_t *token_mask;            /* one bit per token; all 0 between two uses */
@@ -239,8 +247,8 @@ uint32_t queue_position(const sched *s, const sched_job *job);
 sched_key *share_key_of(sched *s, uint64_t client);
 /* Under the mutex: divides the slots between the keys, pauses jobs, and fills the free slots. */
 void share_fill_slots(sched *s);
-/* Counts the tokens from position `from` on, which the last step computed, as service. */
-void share_charge(sched_job *job, size_t from);
+/* Counts the tokens from position `from` to `to`, which the last step computed, as service. */
+void share_charge(sched_job *job, size_t from, size_t to);
 /* Sets key->skip of all active keys for the next step. */
 void share_limit_decode(sched *s);
 /* The step carries so many decode rows of the key. */
@@ -311,6 +319,19 @@ void prefix_table_publish(sched *s);
 /* ---- batch.c; engine thread ---- */
 void batch_build(sched *s);
 
+/* ---- batch_draft.c; engine thread ---- */
+
+mote_status draft_init(sched *s, mote_error *err);
+/* Adds drafts to the decoding jobs of the batch, if the step should be faster per token with them.
+ */
+void draft_plan(sched *s);
+/* Takes the drafts out of the batch. Returns false if it has none. */
+bool draft_drop(sched *s);
+/* Work item i was taken out of the running step. */
+void draft_leave(sched *s, size_t i);
+/* After the step and job_advance: learns from it. step_seconds: 0 if they say nothing. */
+void draft_observe(sched *s, double step_seconds);
+
 /* ---- job_advance.c; engine thread ---- */
 
 /* Returns true if the job was dropped or its time is over. */
@@ -320,8 +341,8 @@ bool job_must_stop(const sched_job *job);
 void job_boundary(sched *s, sched_job *job);
 /* End of its time limit; INFINITY: none. */
 double job_deadline(const sched_job *job);
-/* Consumes the results of a step. */
-void job_advance(sched *s, sched_job *job, const mote_work *work);
+/* Consumes the results of work item `item` of a step. */
+void job_advance(sched *s, sched_job *job, size_t item);
 /* Completes the result and frees the slot. */
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
 /* Under the mutex: adds `delta` to `into` and clears it. */

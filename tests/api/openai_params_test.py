@@ -43,7 +43,7 @@ GOOD = {
     "previous_response_id": [], "instructions": ["Be brief."], "store": [False],
     "truncation": ["auto", "disabled"], "dimensions": [1, 256], "encoding_format": ["float", "base64"],
     "pooling": ["last", "mean"], "instruction": ["Topic: "], "metadata": [{"a": "b"}], "tokens": [True],
-    "seed": [0, -1, 7.0, 2**63 - 1, -(2**63)],
+    "seed": [0, -1, 7.0, 2**63 - 1, -(2**63)], "mote": [{}, {"spec": "off"}, {"spec": 8}],
 }
 BAD = {
     "stop": ["z" * 257, ["a"] * 17, [""], [5]], "logit_bias": [{"x": 1}, {"5": 101}, {"-1": 0}, [[5]], {"9" * 9: 1}],
@@ -58,7 +58,7 @@ BAD = {
     "reasoning_format": ["xml"], "messages": [[], [{"role": "king", "content": "x"}]],
     "prompt": [[], [[]], ["x"] * 65, [-1], [10**9]], "input": [[]], "best_of": [0, 9], "logprobs": [-1, 21],
     "previous_response_id": ["resp_no"], "truncation": ["some"], "dimensions": [0, 257],
-    "encoding_format": ["int8"], "pooling": ["max"], "seed": [2**63, 1.5, 1e300],
+    "encoding_format": ["int8"], "pooling": ["max"], "seed": [2**63, 1.5, 1e300], "mote": [{"spec": 9}],
 }
 # Fields that require other fields.
 REQUIRES = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},

@@ -44,6 +44,7 @@ GOOD = {
     "input": ["x", ["x", "y"], []], "dimensions": [1], "normalize": ["sum", "mean", "softmax"],
     "prompt_logprobs": [0, 20], "top_n": [1, 99], "thinking_budget": [0, 8, -1], "truncate": [True, False],
     "num_ctx": [256], "num_predict": [-2, -1, 0, 1], "tool_choice": ["auto", {"type": "auto"}],
+    "mote": [{}, {"spec": "auto"}, {"spec": 0}],
 }
 BAD = {
     "stop_sequences": [["a"] * 17, [""], "z" * 257], "stop": [["a"] * 17], "preset": ["best"],
@@ -52,7 +53,7 @@ BAD = {
     "output_config": [{"effort": "much"}, {"format": {"type": "xml"}}], "choice": [[]], "grammar": ["root ="], "guided_grammar": ["a ::= b"],
     "context": [[1, 2], ["x"]], "images": [["aGk="]], "seed": [2 ** 63],
     "dimensions": [0, 10 ** 6], "normalize": ["max"], "top_n": [0, 1.5], "tool_choice": ["maybe"],
-    "thinking_budget": [1.5], "num_ctx": [255], "num_predict": [-3],
+    "thinking_budget": [1.5], "num_ctx": [255], "num_predict": [-3], "mote": [{"spec": "much"}],
 }
 SAMPLES = {"boolean": True, "number": 1.5, "string": "x", "array": [True], "object": {"a": 1}}
 

@@ -24,6 +24,7 @@ static const struct {
     {PARAM_IN_SCORE, "score"},
     {PARAM_IN_RERANK, "rerank"},
     {PARAM_IN_VIDEO, "video part"},
+    {PARAM_IN_MOTE, "mote"},
 };
 enum { N_PLACES = sizeof places / sizeof *places };
 
@@ -44,6 +45,7 @@ static const char *kind_name(param_kind kind)
     case PARAM_STOP: return "string or strings";
     case PARAM_BIAS: return "object or pairs";
     case PARAM_WINDOW: return "integer";
+    case PARAM_SPEC: return "number or string";
     case PARAM_UNUSED: return "number";
     case PARAM_IGNORED: return "ignored";
     case PARAM_WARNED: return "ignored, with a warning";

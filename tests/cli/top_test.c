@@ -80,7 +80,8 @@ static const char first[] =
     "1,"
     "\"prompt\":40,\"reused\":8,\"prefilled\":40,\"generated\":5}]}";
 static const char second[] =
-    "{" COMMON "\"totals\":{\"steps\":20,\"step_rows\":180,\"prompt_rows\":100,\"step_seconds\":2,"
+    "{" COMMON "\"totals\":{\"steps\":20,\"step_rows\":180,\"prompt_rows\":100,"
+    "\"draft_tokens\":20,\"draft_accepted\":15,\"step_seconds\":2,"
     "\"prompt_tokens\":100,\"reused_tokens\":25},"
     "\"streams\":[{\"request_id\":\"req_aaaa\",\"dialect\":\"chat\",\"phase\":\"decode\",\"age\":"
     "3,"
@@ -118,8 +119,9 @@ static void test_screen(void **state)
     v.before = v.now;
     v.now = sample(second, 12);
     const char *text = drawn(&v);
-    /* 80 rows in 2 s, 40 of them prefill; 10 steps; busy for 1 s of 2 s. */
-    has(text, "decode 20.0 t/s   prefill 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
+    /* 80 rows in 2 s, 40 of them prefill, 5 wrong drafts; 10 steps; busy for 1 s of 2 s. */
+    has(text, "drafts 10.0 t/s, 75 % accepted");
+    has(text, "decode 17.5 t/s   prefill 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
     has(text, "2 of 8: 1 decode, 1 prefill; 1 queued");
     has(text, "750 of 1 000 tokens, 3 idle sequences");
     has(text, "prefill 50%");

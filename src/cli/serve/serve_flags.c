@@ -127,6 +127,7 @@ static const cli_flag capacity_flags[] = {
      .shown = "32768, less if it does not fit into memory, or what fits into --memory",
      .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests of a model"},
+    {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP "; a request may set less"},
 };
 
 static const cli_flag image_flags[] = {
@@ -231,6 +232,7 @@ void serve_flags_apply(server_options *o, const serve_options *f)
     o->sched.kv = (mote_kv)f->load.kv;
     o->sched.yarn = (float)f->load.yarn;
     o->sched.pin = (mote_pin)f->load.pin;
+    o->sched.spec = spec_flag_read(f->spec);
     for (size_t i = 0; i < f->listen.n; i++)
         o->listen[o->n_listen++] = f->listen.items[i];
     for (size_t i = 0; i < f->hosts.n; i++)

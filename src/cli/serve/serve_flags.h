@@ -22,6 +22,7 @@ typedef struct serve_options {
     uint64_t parallel;
     uint64_t queue;
     uint64_t kv_tokens;
+    const char *spec;
     double drain;
     double drain_delay;
     const char *keep_alive;

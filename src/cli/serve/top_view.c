@@ -106,6 +106,7 @@ static void draw_speeds(top_page *p, const top_view *v)
 {
     char decode[TEXT_NUMBER_BYTES], prefill[TEXT_NUMBER_BYTES];
     const double rows = total_rate(v, "step_rows"), prompt = total_rate(v, "prompt_rows");
+    const double drafted = total_rate(v, "draft_tokens"), taken = total_rate(v, "draft_accepted");
     const double steps = total_rate(v, "steps"), busy = total_rate(v, "step_seconds");
     const json_node *totals = sample_member(&v->now, "totals");
     const uint64_t prompts = client_number(totals, "prompt_tokens"),
@@ -119,8 +120,11 @@ static void draw_speeds(top_page *p, const top_view *v)
         snprintf(share, sizeof share, "%.0f %%", 100 * (double)reused / (double)prompts);
     page_line(
         p, "decode %s t/s   prefill %s t/s   batch %s   engine %s busy   reused %s of all prompts",
-        rate_text(decode, rows < 0 ? rows : rows - prompt), rate_text(prefill, prompt), batch,
-        engine, share);
+        rate_text(decode, rows < 0 ? rows : rows - prompt - (drafted - taken)),
+        rate_text(prefill, prompt), batch, engine, share);
+    if (drafted > 0)
+        page_line(p, "drafts %s t/s, %.0f %% accepted", rate_text(prefill, drafted),
+                  100 * taken / drafted);
 }
 
 static void draw_load(top_page *p, const top_view *v)

@@ -219,6 +219,7 @@ const char *generation_stop_text(const choice *c);
 
 typedef struct usage {
     uint64_t prompt, cached, out, think; /* tokens */
+    uint64_t drafted, accepted;          /* draft tokens of speculative decoding */
     uint64_t prefilled;                  /* prompt - cached, less what a time limit left out */
 } usage;
 

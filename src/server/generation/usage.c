@@ -28,6 +28,8 @@ usage generation_usage(const generation *w)
             continue;
         u.out += a->answer_tokens;
         u.think += a->think_tokens;
+        u.drafted += a->drafted_tokens;
+        u.accepted += a->accepted_tokens;
         if (i % w->request.n == 0) {
             u.cached += a->reused_tokens;
             left_out += a->prompt_tokens - a->reused_tokens - a->prefilled_tokens;
@@ -95,6 +97,10 @@ void generation_put_timings(const generation *w, strbuf *out)
     jw_key_uint(out, "cache_n", u.cached);
     timings_put(out, "prompt", u.prefilled, choice_prefill_seconds(c));
     timings_put(out, "predicted", u.out, c->result.answer.seconds_decode);
+    if (u.drafted > 0) {
+        jw_key_uint(out, "draft_n", u.drafted);
+        jw_key_uint(out, "draft_n_accepted", u.accepted);
+    }
     jw_close(out, '}');
 }
 
@@ -311,6 +317,11 @@ static void mote_put_answer(const generation *w, const choice *c, strbuf *out)
     mote_put_sampling(c, out);
     mote_put_thinking(w, a, out);
     mote_put_cache(w, c, out);
+    jw_key(out, "spec");
+    jw_open(out, '{');
+    jw_key_uint(out, "drafted", a->drafted_tokens);
+    jw_key_uint(out, "accepted", a->accepted_tokens);
+    jw_close(out, '}');
     jw_key(out, "loop");
     jw_open(out, '{');
     jw_key_uint(out, "detected", a->loops_detected);

@@ -254,6 +254,24 @@ static bool param_read_preset(const params_reader *r, const param *p, const json
     return param_invalid(r, p, "must be auto, general, coding, reasoning or vision");
 }
 
+static bool param_read_spec(const params_reader *r, const param *p, const json_node *node)
+{
+    const str text = json_node_text(node);
+    double n;
+    if (json_node_is(node, JSON_IS_NUMBER)) {
+        if (!param_read_integer(r, p, node, &n))
+            return false;
+        r->a->answer.spec = n > 0 ? (int)n : MOTE_SPEC_OFF;
+        return true;
+    }
+    if (!json_node_is(node, JSON_IS_STRING))
+        return param_wrong_type(r, p, "a number or a string");
+    r->a->answer.spec = str_is(text, "off") ? MOTE_SPEC_OFF : MOTE_SPEC_AUTO;
+    return str_is(text, "off") || str_is(text, "auto") ||
+           param_invalid(r, p, "must be auto, off or 0 to %d, got \"%.*s\"", MOTE_SPEC_MAX,
+                         (int)(text.n < 40 ? text.n : 40), text.p);
+}
+
 static const char *param_type_names(unsigned types)
 {
     static const struct {
@@ -346,6 +364,7 @@ static bool param_read_field(const params_reader *r, const param *p, const json_
     case PARAM_STOP: return param_read_stop(r, p, node);
     case PARAM_BIAS: return param_read_bias(r, p, node);
     case PARAM_PRESET: return param_read_preset(r, p, node);
+    case PARAM_SPEC: return param_read_spec(r, p, node);
     case PARAM_WINDOW: return param_read_window(r, p, node);
     case PARAM_UNUSED: return param_read_unused(r, p, node);
     case PARAM_IGNORED: return true;

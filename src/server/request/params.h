@@ -30,6 +30,7 @@ enum {
     PARAM_IN_SCORE = 2048,
     PARAM_IN_RERANK = 4096,
     PARAM_IN_VIDEO = 8192, /* a video part of a message */
+    PARAM_IN_MOTE = 16384, /* `mote` of bodies that lead to an answer */
 
     PARAM_IN_OPENAI = PARAM_IN_CHAT | PARAM_IN_COMPLETIONS | PARAM_IN_RESPONSES,
     PARAM_IN_OLLAMA = PARAM_IN_OLLAMA_CHAT | PARAM_IN_OLLAMA_GENERATE,
@@ -55,6 +56,7 @@ typedef enum param_kind {
     PARAM_STOP,       /* a string or an array of strings */
     PARAM_BIAS,       /* {"id": bias} or [[id, bias]] */
     PARAM_PRESET,     /* name of a sampling preset */
+    PARAM_SPEC,       /* draft tokens per step: "auto", "off" or a number */
     PARAM_OTHER,      /* type-checked here, read by the dialect; `types` lists the JSON types */
     PARAM_WINDOW,     /* repeat_last_n */
     PARAM_UNUSED,     /* number that is range-checked and has no effect; a warning unless it

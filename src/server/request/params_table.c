@@ -192,6 +192,11 @@ static const param rows[] = {
      .about = "send chunks with prefill progress"},
     {.name = "timings_per_token", .in = CHAT | COMPLETIONS, .kind = PARAM_IGNORED,
      .about = "no effect: timings are in the last chunk"},
+    {.name = "mote", .in = ANSWERS, .kind = PARAM_OTHER, .types = OBJECT,
+     .about = "settings that other servers do not have (rows with \"mote\")"},
+    {.name = "spec", .in = PARAM_IN_MOTE, .kind = PARAM_SPEC, .min = 0, .max = MOTE_SPEC_MAX,
+     .about = "draft tokens per step of speculative decoding: auto, off, or 0 to 8 at most; affects speed, never "
+              "the answer"},
     {.name = "cache_prompt", .in = SAMPLING, .kind = PARAM_NOT, .at = HERE(no_reuse),
      .about = "false: do not reuse the prefix cache"},
     {.name = "store", .in = RESPONSES, .kind = PARAM_OTHER, .types = BOOL,

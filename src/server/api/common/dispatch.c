@@ -121,14 +121,17 @@ static bool model_choose(request *a, str name, http_error *error)
 
 static bool dispatch_read_request(request *a, const dialect *d, http_error *error)
 {
-    const json_node *stream_options = NULL;
+    const json_node *stream_options = NULL, *mote = NULL;
     const param_limits limits = param_limits_of(a->served);
     if (!params_read(a, a->root, d->fields, "", &limits, error))
         return false;
     if ((d->fields & PARAM_IN_OPENAI) != 0)
         stream_options = json_node_get(a->root, "stream_options");
+    if ((d->fields & PARAM_IN_ANSWERS) != 0)
+        mote = json_node_get(a->root, "mote");
     return params_read(a, stream_options, PARAM_IN_STREAM_OPTIONS, "stream_options", &limits,
                        error) &&
+           params_read(a, mote, PARAM_IN_MOTE, "mote", &limits, error) &&
            request_keep_alive(a, error) && d->read(a, error) && params_settle(a, error);
 }
 

@@ -52,6 +52,9 @@ static void status_put_totals(const sched_stats *f, strbuf *out)
     jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_idle_tokens);
     jw_key_uint(out, "prefill_tokens", f->prefill_tokens);
     jw_key_uint(out, "generated_tokens", f->generated_tokens);
+    jw_key_uint(out, "draft_tokens", f->spec.drafted[SPEC_LOOKUP] + f->spec.drafted[SPEC_MODEL]);
+    jw_key_uint(out, "draft_accepted",
+                f->spec.accepted[SPEC_LOOKUP] + f->spec.accepted[SPEC_MODEL]);
     jw_key_uint(out, "steps", f->steps);
     jw_key_uint(out, "step_rows", f->step_rows);
     jw_key_uint(out, "prompt_rows", f->prefill_rows);

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch_draft.c - drafts in the batch of a step (speculative decoding). Engine thread only.
+ *
+ * After batch_build every decoding job may get draft tokens behind the tokens that it needs.
+ * spec_plan decides for the whole batch. job_advance samples the rows and removes what was wrong.
+ *
+ * Drafts are optional work, so they never cost another job anything but a little time: steps with
+ * prefill rows have none, the rows of logits are limited, and if KV pages are short the step runs
+ * without drafts instead of preempting a job. Service counts accepted tokens only.
+ */
+#include "base/os.h"
+#include "sched/sched_int.h"
+
+mote_status draft_init(sched *s, mote_error *err)
+{
+    return spec_new(&s->spec, &(spec_options){.max_items = s->options.parallel}, err);
+}
+
+/* ---- limits of a job ---- */
+
+/* The setting of the server, limited by that of the request. */
+static int draft_mode(const sched *s, const sched_job *job)
+{
+    const int server = s->options.spec, own = job->options.turn.answer->spec;
+    if (server == SPEC_OFF || own == SPEC_OFF)
+        return SPEC_OFF;
+    return own != SPEC_AUTO && own < server ? own : server;
+}
+
+/* Most draft tokens of the job: the free context, and what max_tokens leaves to sample after the
+ * next token. */
+static size_t draft_limit(const sched_job *job)
+{
+    const size_t context = (size_t)mote_session_context(job->session);
+    const size_t answered = job->n - job->n_prompt;
+    const mote_answer_options *answer = job->options.turn.answer;
+    size_t limit = answer->spec > 0 ? (size_t)answer->spec : SPEC_MAX_DRAFT;
+    if (limit > context - job->n)
+        limit = context - job->n;
+    if (answer->max_tokens > 0) {
+        const size_t left =
+            answer->max_tokens > answered + 1 ? answer->max_tokens - answered - 1 : 0;
+        limit = left < limit ? left : limit;
+    }
+    return limit;
+}
+
+/* Creates the lookup of a job when it decodes for the first time. Without memory for it the job has
+ * no drafts. */
+static spec_seq *draft_seq(sched_job *job)
+{
+    enum { USUAL_ANSWER = 4096 };
+    mote_error err;
+    const uint32_t most = job->options.turn.answer->max_tokens;
+    const size_t room = job->n_prompt + (most > 0 && most < USUAL_ANSWER ? most : USUAL_ANSWER);
+    if (job->seq == NULL && !job->no_seq)
+        job->no_seq = spec_seq_new(&job->seq, room, &err) != MOTE_OK;
+    return job->seq;
+}
+
+/* ---- the batch ---- */
+
+static bool draft_allowed(const sched_job *job)
+{
+    return job->turn != NULL && job->state == JOB_DECODE && job->result.prefilled > 0;
+}
+
+/* Replaces the tokens of a work item by those of the plan. */
+static void draft_set_work(sched *s, size_t i)
+{
+    const mote_work planned = spec_item_work(&s->items[i]);
+    s->n_decode_rows += planned.n - s->work[i].n;
+    s->work[i].tokens = planned.tokens;
+    s->work[i].n = planned.n;
+    s->work[i].want = planned.want;
+}
+
+void draft_plan(sched *s)
+{
+    mote_error err;
+    s->planned = false;
+    if (s->options.spec == SPEC_OFF || s->n_prefill_rows > 0 || s->n_work == 0)
+        return;
+    const double started = os_now();
+    for (size_t i = 0; i < s->n_work; i++) {
+        sched_job *job = s->work_job[i];
+        if (!draft_allowed(job))
+            continue;
+        s->items[i].mode = draft_mode(s, job);
+        s->items[i].limit = draft_limit(job);
+        if (s->items[i].mode != SPEC_OFF)
+            s->items[i].seq = draft_seq(job);
+    }
+    s->planned = true;
+    if (spec_plan(s->spec, s->items, s->n_work, s->n_work + SCHED_DRAFT_ROWS, &err) == MOTE_OK)
+        for (size_t i = 0; i < s->n_work; i++)
+            if (s->items[i].n_draft > 0)
+                draft_set_work(s, i);
+    s->plan_seconds = os_now() - started;
+}
+
+bool draft_drop(sched *s)
+{
+    bool dropped = false;
+    for (size_t i = 0; i < s->n_work; i++) {
+        spec_item *item = &s->items[i];
+        if (item->n_draft == 0)
+            continue;
+        item->n_draft = 0;
+        dropped = true;
+        draft_set_work(s, i);
+    }
+    return dropped;
+}
+
+void draft_leave(sched *s, size_t i)
+{
+    s->items[i].left = true;
+    s->items[i].seq = NULL; /* it may be freed before the end of the step */
+}
+
+void draft_observe(sched *s, double step_seconds)
+{
+    if (s->planned)
+        spec_observe(s->spec, s->items, s->n_work, s->plan_seconds, step_seconds);
+    s->planned = false;
+}

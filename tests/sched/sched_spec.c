@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_spec.c - law L7 in the scheduler: with drafts of any length, alone and in batches, under
+ * preemption and with drops inside steps, the output of every job equals its solo run without
+ * drafts, log-probabilities included.
+ */
+#include "sched/sched_hold.h"
+#include "support/scale.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka.h needs the headers above */
+#include <cmocka.h>
+
+enum { RANDOM = 24, QUESTIONS = 36, CONTEXT = 1024 };
+
+static rig tiny;
+static question questions[QUESTIONS];
+static test_output alone[QUESTIONS];
+
+static uint64_t drafted(const sched_stats *f)
+{
+    return f->spec.drafted[SPEC_LOOKUP] + f->spec.drafted[SPEC_MODEL];
+}
+
+static uint64_t accepted(const sched_stats *f)
+{
+    return f->spec.accepted[SPEC_LOOKUP] + f->spec.accepted[SPEC_MODEL];
+}
+
+/* Runs all questions at once; job i has the limit own[i % n_own]. */
+static void run_all(sched_options options, const int *own, size_t n_own, sched_stats *stats)
+{
+    service s;
+    mote_error err;
+    test_job *all = calloc(QUESTIONS, sizeof *all);
+    uint64_t in_results[2] = {0, 0};
+    options.context = CONTEXT;
+    service_open(&s, &tiny, options);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        sched_job_options o = service_job(&s, &all[i], &questions[i]);
+        o.client = i % 3;
+        questions[i].answer.spec = own[i % n_own];
+        must(service_submit(&s, &all[i], &o, &err), &err);
+    }
+    while (sched_busy(s.sched) > 0)
+        service_collect(&s);
+    service_collect(&s);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        assert_true(all[i].finished);
+        same_as_solo(&all[i], &alone[i]);
+        in_results[0] += all[i].result.answer.drafted_tokens;
+        in_results[1] += all[i].result.answer.accepted_tokens;
+        if (own[i % n_own] == SPEC_OFF)
+            assert_int_equal(all[i].result.answer.drafted_tokens, 0);
+        service_drop(&s, &all[i]);
+        test_job_fini(&all[i]);
+    }
+    sched_read_stats(s.sched, stats);
+    assert_int_equal(in_results[0], drafted(stats));
+    assert_int_equal(in_results[1], accepted(stats));
+    service_close(&s);
+    free(all);
+}
+
+static void every_length_alone_and_in_batches(void **state)
+{
+    const int automatic = SPEC_AUTO;
+    sched_stats f;
+    (void)state;
+    for (int length = SPEC_OFF; length <= SPEC_MAX_DRAFT; length++)
+        for (uint32_t parallel = 1; parallel <= 4; parallel += 3) {
+            run_all((sched_options){.parallel = parallel, .spec = length, .threads = 1}, &automatic,
+                    1, &f);
+            printf("spec %d, %u streams: %llu drafted, %llu accepted, %llu steps\n", length,
+                   parallel, (unsigned long long)drafted(&f), (unsigned long long)accepted(&f),
+                   (unsigned long long)f.steps);
+            if (length == SPEC_OFF)
+                assert_int_equal(drafted(&f), 0);
+            if (length > 0)
+                assert_true(drafted(&f) > 50 && accepted(&f) > 5);
+        }
+}
+
+/* The limits of requests count in a batch of jobs with different limits. */
+static void every_job_has_its_own_limit(void **state)
+{
+    static const int own[] = {SPEC_OFF, 1, 8, SPEC_AUTO, 3};
+    sched_stats f;
+    (void)state;
+    run_all((sched_options){.parallel = 5, .spec = 6, .threads = 2}, own, sizeof own / sizeof *own,
+            &f);
+    assert_true(drafted(&f) > 50);
+}
+
+/* Hardly more KV positions than one conversation needs. */
+static void few_positions_preempt(void **state)
+{
+    const int automatic = SPEC_AUTO;
+    sched_stats f;
+    (void)state;
+    run_all((sched_options){.parallel = 6, .spec = 8, .kv_tokens = CONTEXT, .threads = 1},
+            &automatic, 1, &f);
+    printf("%llu preempted, %llu drafted\n", (unsigned long long)f.preempted,
+           (unsigned long long)drafted(&f));
+}
+
+/* Fills the pages of two jobs exactly. The drafts of one job must not take the last page from the
+ * other one: the number of preemptions is that of a run without drafts. */
+static void drafts_do_not_preempt(void **state)
+{
+    uint64_t preempted[2];
+    (void)state;
+    for (int drafts = 0; drafts < 2; drafts++) {
+        service s;
+        sched_stats f;
+        test_job jobs[2];
+        question q[2];
+        const sched_options options = {.parallel = 2,
+                                       .context = CONTEXT,
+                                       .kv_tokens = 1024,
+                                       .spec = drafts ? SPEC_MAX_DRAFT : SPEC_OFF,
+                                       .threads = 1};
+        service_open_held(&s, &tiny, options);
+        for (size_t i = 0; i < 2; i++) {
+            q[i] = question_of_words(&tiny, 7 + i, 0, 10, 1);
+            /* as many tokens as fill half of the pages */
+            q[i].answer.max_tokens = (uint32_t)(512 - q[i].prompt.n);
+            service_send(&s, &jobs[i], &q[i]);
+        }
+        service_release(&s);
+        for (size_t i = 0; i < 2; i++)
+            service_wait_finished(&s, &jobs[i]);
+        sched_read_stats(s.sched, &f);
+        preempted[drafts] = f.preempted;
+        if (drafts)
+            assert_true(drafted(&f) > 100);
+        for (size_t i = 0; i < 2; i++) {
+            service_drop(&s, &jobs[i]);
+            test_job_fini(&jobs[i]);
+            question_fini(&q[i]);
+        }
+        service_close(&s);
+    }
+    assert_int_equal(preempted[0], 0);
+    assert_int_equal(preempted[1], 0);
+}
+
+/* ---- drops inside steps ---- */
+
+static struct {
+    layer_hold hold;
+    test_job *all;
+    test_random random;
+} inside;
+
+/* The engine thread is stopped between two layers: drops a random job. */
+static void drop_inside(service *s)
+{
+    if (!atomic_load(&inside.hold.stopped))
+        return;
+    test_job *a = &inside.all[test_random_below(&inside.random, QUESTIONS)];
+    if (a->job != NULL && !a->finished)
+        service_drop(s, a);
+    hold_release(&inside.hold, -1);
+}
+
+static void drops_inside_steps(void **state)
+{
+    service s;
+    sched_stats f;
+    test_job *all = calloc(QUESTIONS, sizeof *all);
+    (void)state;
+    service_open(&s, &tiny,
+                 (sched_options){.parallel = 6, .context = CONTEXT, .spec = 5, .threads = 2});
+    hold_init(&inside.hold, &s);
+    atomic_store(&inside.hold.one_in, 10);
+    inside.all = all;
+    s.after_collect = drop_inside;
+    for (size_t i = 0; i < QUESTIONS; i++)
+        service_send(&s, &all[i], &questions[i]);
+    while (sched_busy(s.sched) > 0)
+        service_collect(&s);
+    service_collect(&s);
+    hold_release_for_good(&inside.hold);
+    sched_read_stats(s.sched, &f);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        service_drop(&s, &all[i]);
+        if (all[i].finished)
+            same_as_solo(&all[i], &alone[i]);
+        else if (all[i].output.events.n > 0)
+            assert_memory_equal(all[i].output.events.p, alone[i].events.p, all[i].output.events.n);
+        test_job_fini(&all[i]);
+    }
+    service_close(&s);
+    hold_fini(&inside.hold);
+    free(all);
+    printf("%llu jobs aborted inside a step\n", (unsigned long long)f.aborted_inside);
+    assert_true(f.aborted_inside > 0 && drafted(&f) > 0);
+}
+
+/* The clock of inter-token latency: one entry per token, and their sum is the time of decoding. */
+static void every_token_is_counted(void **state)
+{
+    service s;
+    sched_stats f;
+    test_job job;
+    (void)state;
+    question q = question_of_words(&tiny, 3, 0, 30, 100);
+    service_open(&s, &tiny,
+                 (sched_options){.parallel = 1, .context = CONTEXT, .spec = 8, .threads = 1});
+    service_send(&s, &job, &q);
+    service_wait_finished(&s, &job);
+    sched_read_stats(s.sched, &f);
+    assert_int_equal(job.result.answer.answer_tokens, 100);
+    assert_int_equal(f.inter_token_seconds.n, 99);
+    assert_true(f.steps < 100 && accepted(&f) > 0);
+    service_drop(&s, &job);
+    service_close(&s);
+    test_job_fini(&job);
+    question_fini(&q);
+}
+
+/* Random requests, and long answers, which repeat themselves: greedy ones and sampled ones. */
+static void make_questions(void)
+{
+    test_random random = {.state = 19};
+    for (uint32_t i = 0; i < QUESTIONS; i++) {
+        question *q = &questions[i];
+        if (i < RANDOM) {
+            question_random(q, &tiny, &random);
+        } else {
+            *q = question_of_words(&tiny, i, 4 * (i % 2), 12 + i, 70 + i);
+            q->answer.sampling.temperature = (float)(i % 3) * 0.2f;
+            q->answer.sampling.seed = i;
+            q->logprobs = i % 4 == 0;
+            q->answer.sampling.top_logprobs = i % 8 == 0 ? 5 : 0;
+        }
+        rig_solo(&tiny, q, CONTEXT, &alone[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_length_alone_and_in_batches),
+        cmocka_unit_test(every_job_has_its_own_limit),
+        cmocka_unit_test(few_positions_preempt),
+        cmocka_unit_test(drafts_do_not_preempt),
+        cmocka_unit_test(drops_inside_steps),
+        cmocka_unit_test(every_token_is_counted),
+    };
+    rig_open(&tiny);
+    make_questions();
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        question_fini(&questions[i]);
+        output_fini(&alone[i]);
+    }
+    rig_close(&tiny);
+    return failed;
+}
