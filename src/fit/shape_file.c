@@ -314,30 +314,6 @@ static void shape_add_tensors(shape_writer *w)
 
 /* ---- contents ---- */
 
-/* Offsets of the f16 scales of a block; -1: none. */
-static void block_scales(quant_format format, int at[2])
-{
-    at[0] = at[1] = -1;
-    switch (format) {
-    case QUANT_Q4_0:
-    case QUANT_Q5_0:
-    case QUANT_Q8_0:
-    case QUANT_IQ4_NL:
-    case QUANT_IQ4_XS: at[0] = 0; break;
-    case QUANT_Q4_1:
-    case QUANT_Q5_1:
-    case QUANT_Q4_K:
-    case QUANT_Q5_K: at[0] = 0, at[1] = 2; break;
-    case QUANT_Q2_K: at[0] = offsetof(quant_q2_k, d), at[1] = offsetof(quant_q2_k, dmin); break;
-    case QUANT_Q3_K: at[0] = offsetof(quant_q3_k, d); break;
-    case QUANT_Q6_K: at[0] = offsetof(quant_q6_k, d); break;
-    case QUANT_F32:
-    case QUANT_F16:
-    case QUANT_BF16:
-    case QUANT_N_FORMATS: break;
-    }
-}
-
 /* Random blocks of about POOL_BYTES with small, finite weights that are never denormal. Returns
  * their number of bytes. */
 static size_t pool_fill(unsigned char *pool, quant_format format)
@@ -349,12 +325,8 @@ static size_t pool_fill(unsigned char *pool, quant_format format)
         memcpy(pool + i, random.word, 16);
     }
     const uint16_t scale = 0x0c00; /* 2^-12 */
-    int at[2];
-    block_scales(format, at);
     for (size_t block = 0; block < n; block += info->block_bytes)
-        for (int i = 0; i < 2; i++)
-            if (at[i] >= 0)
-                memcpy(pool + block + at[i], &scale, sizeof scale);
+        quant_set_scales(format, pool + block, scale, scale);
     /* sign and mantissa are random, the exponent is that of 2^-7 */
     const uint16_t keep = format == QUANT_F16 ? 0x83ff : 0x807f;
     const uint16_t exponent = format == QUANT_F16 ? 0x2000 : 0x3c00;

@@ -20,10 +20,14 @@ enum {
     KERN_VISION_ATTN_DIM = 128, /* largest head size of a vision encoder */
     KERN_KV_GROUP = 32,         /* dimensions per scale in a Q8_0 or Q4_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
-    KERN_LANES = 16, /* accumulators of a "lanes" sum (docs/numerics.md section 2) */
-    /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. It suffices for KERN_MAX_COLS. */
+    KERN_LANES = 16,         /* accumulators of a "lanes" sum (docs/numerics.md section 2) */
+    KERN_MAX_COLS = 1 << 18, /* columns of a weight matrix */
+    /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. It suffices for KERN_MAX_COLS. A
+     * format of gemm_unpacked.c has its unpacked rows after the scratch memory of the product: at
+     * least one row, of 2 bytes per column. */
     KERN_SCRATCH_BYTES = 1 << 20,
-    KERN_MAX_COLS = 1 << 18 /* columns of a weight matrix */
+    KERN_UNPACKED_BYTES = 2 * KERN_MAX_COLS,
+    KERN_WORKER_BYTES = KERN_SCRATCH_BYTES + KERN_UNPACKED_BYTES
 };
 
 /* ---- GEMM: y[t][r] = sum_i w[r][i] * x[t][i] ---- */
@@ -46,7 +50,7 @@ typedef struct kern_gemm_args {
     const kern_act *x; /* cols is a multiple of the block size, at most KERN_MAX_COLS */
     float *y;          /* y[t * y_stride + r] */
     size_t y_stride;
-    void *scratch; /* KERN_SCRATCH_BYTES */
+    void *scratch; /* KERN_WORKER_BYTES */
 } kern_gemm_args;
 typedef void kern_gemm_fn(const kern_gemm_args *a);
 

@@ -157,7 +157,8 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
     if (!str_is(arch, "qwen35"))
         return err_set(
             err, MOTE_E_UNSUPPORTED,
-            "architecture '%.*s' is not supported; supported: qwen35 (Qwen 3.5 dense models)",
+            "architecture '%.*s' is not supported: mote runs qwen35 (dense Qwen 3.5, 3.6 and 3.8) "
+            "only; llama.cpp runs most others",
             STR_ARG(arch));
     TRY(read_sizes(hp, g, err));
     TRY(expect_u32(g, "qwen35.attention.key_length", KERN_HEAD_DIM, err));

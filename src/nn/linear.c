@@ -86,6 +86,19 @@ kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format)
     case QUANT_Q6_K: return k->gemm_q6_k;
     case QUANT_IQ4_NL: return k->gemm_iq4_nl;
     case QUANT_IQ4_XS: return k->gemm_iq4_xs;
+    case QUANT_IQ1_S: return k->gemm_iq1_s;
+    case QUANT_IQ1_M: return k->gemm_iq1_m;
+    case QUANT_IQ2_XXS: return k->gemm_iq2_xxs;
+    case QUANT_IQ2_XS: return k->gemm_iq2_xs;
+    case QUANT_IQ2_S: return k->gemm_iq2_s;
+    case QUANT_IQ3_XXS: return k->gemm_iq3_xxs;
+    case QUANT_IQ3_S: return k->gemm_iq3_s;
+    case QUANT_TQ1_0: return k->gemm_tq1_0;
+    case QUANT_TQ2_0: return k->gemm_tq2_0;
+    case QUANT_MXFP4: return k->gemm_mxfp4;
+    case QUANT_NVFP4: return k->gemm_nvfp4;
+    case QUANT_Q1_0: return k->gemm_q1_0;
+    case QUANT_Q2_0: return k->gemm_q2_0;
     case QUANT_N_FORMATS: break;
     }
     return NULL;

@@ -21,7 +21,7 @@ typedef struct nn {
 } nn;
 
 /* Scratch memory of one worker: scratch of a GEMM, or the tile of a layer. */
-enum { NN_WORKER_BYTES = KERN_SCRATCH_BYTES };
+enum { NN_WORKER_BYTES = KERN_WORKER_BYTES };
 
 static inline void *nn_worker(const nn *n, uint32_t worker)
 {

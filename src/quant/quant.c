@@ -10,6 +10,9 @@
 #include "base/ckd.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
+#include "quant/unpack.h"
+
+#include <stddef.h>
 
 static void quant_decode_f32(const void *blocks, size_t n_blocks, float *values)
 {
@@ -204,6 +207,79 @@ static void quant_decode_iq4_xs(const void *blocks, size_t n_blocks, float *valu
     }
 }
 
+/* ---- formats that unpack.c rewrites ---- */
+
+/* d * (scale * code). The decoder of llama.cpp multiplies in another order. Both are exact: d has 11
+ * significant bits, scale * code has 11. */
+static void quant_decode_unpacked(quant_unpack_fn *unpack, const void *blocks, size_t n_blocks,
+                                  size_t bytes, float *values)
+{
+    const char *block = blocks;
+    quant_i8_256 w;
+    for (size_t b = 0; b < n_blocks; b++, block += bytes, values += QUANT_SUPERBLOCK) {
+        unpack(block, &w);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+            values[i] = w.d * (float)(w.scale[i / 16] * w.q[i]);
+    }
+}
+
+#define DECODE_I8_256(f)                                                                           \
+    static void quant_decode_##f(const void *blocks, size_t n_blocks, float *values)               \
+    {                                                                                              \
+        quant_decode_unpacked(quant_unpack_##f, blocks, n_blocks, sizeof(quant_##f), values);      \
+    }
+DECODE_I8_256(iq1_s)
+DECODE_I8_256(iq1_m)
+DECODE_I8_256(iq2_xxs)
+DECODE_I8_256(iq2_xs)
+DECODE_I8_256(iq2_s)
+DECODE_I8_256(iq3_xxs)
+DECODE_I8_256(iq3_s)
+DECODE_I8_256(tq1_0)
+DECODE_I8_256(tq2_0)
+
+static void quant_decode_mxfp4(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_mxfp4 *block = blocks;
+    quant_q8_0 w;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = quant_mxfp4_scale(block->e); /* may not be an f16 */
+        quant_unpack_mxfp4(block, &w);
+        for (int j = 0; j < QUANT_BLOCK; j++)
+            values[j] = d * (float)w.qs[j];
+    }
+}
+
+static void quant_decode_nvfp4(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_nvfp4 *block = blocks;
+    uint16_t w[64];
+    for (size_t b = 0; b < n_blocks; b++, block++, values += 64) {
+        quant_unpack_nvfp4(block, w);
+        quant_decode_f16(w, 64, values);
+    }
+}
+
+static void quant_decode_q1_0(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q1_0 *block = blocks;
+    quant_q8_0 w[4];
+    for (size_t b = 0; b < n_blocks; b++, block++, values += 4 * QUANT_BLOCK) {
+        quant_unpack_q1_0(block, w);
+        quant_decode_q8_0(w, 4, values);
+    }
+}
+
+static void quant_decode_q2_0(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q2_0 *block = blocks;
+    quant_q8_0 w[2];
+    for (size_t b = 0; b < n_blocks; b++, block++, values += 2 * QUANT_BLOCK) {
+        quant_unpack_q2_0(block, w);
+        quant_decode_q8_0(w, 2, values);
+    }
+}
+
 /* ---- Q8_0 encoder, byte for byte like llama.cpp's ---- */
 
 /* Rounds half away from zero and clamps to [-127, 127]; NaN becomes 127. */
@@ -237,6 +313,62 @@ void quant_encode_q8_0(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
+/* ---- scales of random blocks ---- */
+
+enum { NO_FIELD = -1 };
+
+/* Offsets of the f16 fields. */
+typedef struct scale_fields {
+    int d, min;
+} scale_fields;
+
+static scale_fields quant_scale_fields(quant_format format)
+{
+    switch (format) {
+    case QUANT_Q4_1:
+    case QUANT_Q5_1:
+    case QUANT_Q4_K:
+    case QUANT_Q5_K: return (scale_fields){0, 2};
+    case QUANT_Q2_K: return (scale_fields){offsetof(quant_q2_k, d), offsetof(quant_q2_k, dmin)};
+    case QUANT_Q3_K: return (scale_fields){offsetof(quant_q3_k, d), NO_FIELD};
+    case QUANT_Q6_K: return (scale_fields){offsetof(quant_q6_k, d), NO_FIELD};
+    case QUANT_TQ1_0: return (scale_fields){offsetof(quant_tq1_0, d), NO_FIELD};
+    case QUANT_TQ2_0: return (scale_fields){offsetof(quant_tq2_0, d), NO_FIELD};
+    case QUANT_F32:
+    case QUANT_F16:
+    case QUANT_BF16:
+    case QUANT_IQ1_M:
+    case QUANT_MXFP4:
+    case QUANT_NVFP4: return (scale_fields){NO_FIELD, NO_FIELD};
+    default: return (scale_fields){0, NO_FIELD};
+    }
+}
+
+/* The float of NVFP4 that is nearest to zero of those with the same leading bits. */
+static uint8_t quant_nvfp4_byte(uint16_t d)
+{
+    const int exponent = (d >> 10 & 31) - 15 + 7;
+    return (uint8_t)(exponent < 1 ? 1 : exponent > 15 ? 0x7E : exponent << 3 | (d >> 7 & 7));
+}
+
+void quant_set_scales(quant_format format, void *block, uint16_t d, uint16_t min)
+{
+    const scale_fields at = quant_scale_fields(format);
+    if (at.d != NO_FIELD)
+        memcpy((char *)block + at.d, &d, sizeof d);
+    if (at.min != NO_FIELD)
+        memcpy((char *)block + at.min, &min, sizeof min);
+    if (format == QUANT_MXFP4)
+        ((quant_mxfp4 *)block)->e = (uint8_t)((d >> 10 & 31) - 15 + 128);
+    if (format == QUANT_NVFP4)
+        memset(((quant_nvfp4 *)block)->d, quant_nvfp4_byte(d), 4);
+    if (format == QUANT_IQ1_M)
+        for (int i = 0; i < 4; i++) {
+            uint8_t *high = &((quant_iq1_m *)block)->scales[2 * i + 1];
+            *high = (uint8_t)((*high & 15) | (d >> (4 * i) & 15) << 4);
+        }
+}
+
 /* ---- table ---- */
 
 #define PLAIN(NAME, id, bytes, decoder)                                                            \
@@ -246,6 +378,8 @@ void quant_encode_q8_0(const float *values, size_t n_blocks, void *blocks)
 #define SUPER(NAME, id, type, decoder)                                                             \
     [QUANT_##                                                                                      \
         NAME] = {QUANT_##NAME, #NAME, id, QUANT_SUPERBLOCK, sizeof(type), QUANT_ACT_256, decoder}
+#define OTHER(NAME, id, values, type, act, decoder)                                                \
+    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, values, sizeof(type), act, decoder}
 
 static const quant_info quant_formats[QUANT_N_FORMATS] = {
     PLAIN(F32, 0, 4, quant_decode_f32),
@@ -263,14 +397,25 @@ static const quant_info quant_formats[QUANT_N_FORMATS] = {
     SUPER(Q6_K, 14, quant_q6_k, quant_decode_q6_k),
     SMALL(IQ4_NL, 20, quant_iq4_nl, quant_decode_iq4_nl),
     SUPER(IQ4_XS, 23, quant_iq4_xs, quant_decode_iq4_xs),
+    SUPER(IQ1_S, 19, quant_iq1_s, quant_decode_iq1_s),
+    SUPER(IQ1_M, 29, quant_iq1_m, quant_decode_iq1_m),
+    SUPER(IQ2_XXS, 16, quant_iq2_xxs, quant_decode_iq2_xxs),
+    SUPER(IQ2_XS, 17, quant_iq2_xs, quant_decode_iq2_xs),
+    SUPER(IQ2_S, 22, quant_iq2_s, quant_decode_iq2_s),
+    SUPER(IQ3_XXS, 18, quant_iq3_xxs, quant_decode_iq3_xxs),
+    SUPER(IQ3_S, 21, quant_iq3_s, quant_decode_iq3_s),
+    SUPER(TQ1_0, 34, quant_tq1_0, quant_decode_tq1_0),
+    SUPER(TQ2_0, 35, quant_tq2_0, quant_decode_tq2_0),
+    SMALL(MXFP4, 39, quant_mxfp4, quant_decode_mxfp4),
+    OTHER(NVFP4, 40, 64, quant_nvfp4, QUANT_ACT_F32, quant_decode_nvfp4),
+    OTHER(Q1_0, 41, 128, quant_q1_0, QUANT_ACT_32, quant_decode_q1_0),
+    OTHER(Q2_0, 42, 64, quant_q2_0, QUANT_ACT_32, quant_decode_q2_0),
 };
 
 /* GGUF types without a decoder, for error messages. */
 static const char *const quant_unsupported[] = {
-    [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
-    [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",   [24] = "I8",     [25] = "I16",
-    [26] = "I32",   [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",
-    [35] = "TQ2_0", [39] = "MXFP4",
+    [9] = "Q8_1", [15] = "Q8_K", [24] = "I8",  [25] = "I16",
+    [26] = "I32", [27] = "I64",  [28] = "F64",
 };
 
 const quant_info *quant_get(quant_format format)

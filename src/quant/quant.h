@@ -29,6 +29,19 @@ typedef enum quant_format {
     QUANT_Q6_K,
     QUANT_IQ4_NL,
     QUANT_IQ4_XS,
+    QUANT_IQ1_S,
+    QUANT_IQ1_M,
+    QUANT_IQ2_XXS,
+    QUANT_IQ2_XS,
+    QUANT_IQ2_S,
+    QUANT_IQ3_XXS,
+    QUANT_IQ3_S,
+    QUANT_TQ1_0,
+    QUANT_TQ2_0,
+    QUANT_MXFP4,
+    QUANT_NVFP4,
+    QUANT_Q1_0,
+    QUANT_Q2_0,
     QUANT_N_FORMATS
 } quant_format;
 
@@ -57,7 +70,7 @@ typedef struct quant_info {
 const quant_info *quant_get(quant_format format);
 /* NULL: no decoder for this type. */
 const quant_info *quant_from_gguf(uint32_t gguf_id);
-/* The GGUF name of a type id, for messages. Includes types without a decoder, such as "IQ2_XS";
+/* The GGUF name of a type id, for messages. Includes types without a decoder, such as "I32";
  * "unknown" for undefined ids. */
 const char *quant_gguf_name(uint32_t gguf_id);
 
@@ -67,5 +80,10 @@ bool quant_row_bytes(quant_format format, uint64_t n, uint64_t *bytes);
 /* Encodes n_blocks * 32 floats as n_blocks Q8_0 blocks, byte for byte like llama.cpp: d = amax /
  * 127 is stored as f16; codes use the unrounded d and round half away from zero. */
 void quant_encode_q8_0(const float *values, size_t n_blocks, void *blocks);
+
+/* Makes weights of a block of random bytes, for models of random weights: sets its scale to the f16
+ * `d` and its minimum, if the format has one, to the f16 `min`. MXFP4 and NVFP4 round d to a scale of
+ * theirs. F32, F16 and BF16 have no scale. */
+void quant_set_scales(quant_format format, void *block, uint16_t d, uint16_t min);
 
 #endif

@@ -362,7 +362,8 @@ static void every_slot_is_found(void **state)
 {
     (void)state;
     for (slot s = 0; s < N_SLOTS; s++) {
-        if (slot_of_vision(s))
+        /* Products call the kernels of gemm_i8_256 directly, not through the table. */
+        if (slot_of_vision(s) || s == SLOT_gemm_i8_256)
             continue;
         plant(s);
         selftest_level out;

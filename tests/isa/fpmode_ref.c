@@ -49,7 +49,7 @@ static void compute(results *r)
 {
     static float x[N], w[ROWS * N], b[N];
     static int16_t sums[N / 16];
-    static _Alignas(64) unsigned char scratch[KERN_SCRATCH_BYTES];
+    static _Alignas(64) unsigned char scratch[KERN_WORKER_BYTES];
     fill(x, N, 1);
     fill(w, ROWS * N, 2);
     fill(b, N, 3);

@@ -110,6 +110,9 @@ extern const size_t n_check_slots;
 /* True if both tables have the same function in the slot. */
 bool check_same_kernel(const check_slot *slot, const kern_table *a, const kern_table *b);
 
+/* True if the kernels of the slot unpack rows and call those of another slot. */
+bool check_is_unpacked(const check_slot *slot);
+
 /* Runs all cases of a slot and compares `variant` with `reference`. True: all equal. False:
  * c->message describes the first difference. n_cases counts the cases. */
 bool check_variant(check *c, const check_slot *slot, const kern_table *reference,

@@ -12,12 +12,13 @@
 
 #include "quant/blocks.h"
 #include "quant/quant.h"
+#include "quant/unpack.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE_BYTES = 4096, MAX_ROWS = 40, MAX_TOKENS = 70, GAP = 3, NO_FIELD = -1 };
+enum { PAGE_BYTES = 4096, MAX_ROWS = 40, MAX_TOKENS = 70, GAP = 3 };
 
 /* A shape with outputs that the L2 cache does not hold. */
 enum { WIDE_TOKENS = 260, WIDE_STRIDE = 4096 };
@@ -33,27 +34,14 @@ static const shape bench_shapes[] = {{131072, 1024, 1}, {131072, 1024, 2}, {1310
                                      {3584, 1024, 4},   {3584, 1024, 8},   {3584, 1024, 16},
                                      {3584, 1024, 32},  {3584, 1024, 64},  {3584, 1024, 512}};
 
-/* Offsets of the f16 fields of a block. */
-static void f16_fields(quant_format format, int fields[2])
-{
-    fields[0] = 0;
-    fields[1] = NO_FIELD;
-    switch (format) {
-    case QUANT_Q4_1:
-    case QUANT_Q5_1:
-    case QUANT_Q4_K:
-    case QUANT_Q5_K: fields[1] = 2; break;
-    case QUANT_Q2_K:
-        fields[0] = offsetof(quant_q2_k, d);
-        fields[1] = offsetof(quant_q2_k, dmin);
-        break;
-    case QUANT_Q3_K: fields[0] = offsetof(quant_q3_k, d); break;
-    case QUANT_Q6_K: fields[0] = offsetof(quant_q6_k, d); break;
-    case QUANT_F32:
-    case QUANT_BF16: fields[0] = NO_FIELD; break;
-    default: break;
-    }
-}
+/* The layout of unpacked superblocks, which is not a format of files. */
+static const quant_info i8_256 = {
+    .format = QUANT_N_FORMATS,
+    .name = "i8_256",
+    .block_values = QUANT_SUPERBLOCK,
+    .block_bytes = sizeof(quant_i8_256),
+    .act = QUANT_ACT_256,
+};
 
 /* A finite f16, by kind of data. */
 static uint16_t some_f16(check *c)
@@ -91,10 +79,28 @@ static void fill_block(check *c, quant_format format, unsigned char *block, size
         block[i] = (unsigned char)check_random(c);
 }
 
+/* Scales that are no f16: MXFP4 must take another way, because it cannot be unpacked to Q8_0. */
+static void fill_other_scale(check *c, const quant_info *info, unsigned char *block)
+{
+    static const uint8_t special[] = {0, 1, 2, 103, 104, 127, 143, 144, 254, 255};
+    if (info == &i8_256) {
+        const uint16_t half = some_f16(c);
+        float d;
+        quant_get(QUANT_F16)->decode(&half, 1, &d);
+        d *= 0.125f;
+        memcpy(block + offsetof(quant_i8_256, d), &d, sizeof d);
+    }
+    if (info->format == QUANT_MXFP4 && c->data == CHECK_WIDE)
+        block[0] = (unsigned char)check_random(c);
+    if (info->format == QUANT_MXFP4 && c->data == CHECK_SPECIAL)
+        block[0] = special[check_below(c, sizeof special)];
+    if (info->format == QUANT_NVFP4 && c->data == CHECK_WIDE)
+        for (int i = 0; i < 4; i++)
+            block[i] = (unsigned char)check_random(c);
+}
+
 static void fill_weights(check *c, const quant_info *info, unsigned char *w, size_t bytes)
 {
-    int fields[2];
-    f16_fields(info->format, fields);
     if (info->format == QUANT_F32) {
         check_fill_f32(c, (float *)w, bytes / sizeof(float));
         return;
@@ -105,10 +111,12 @@ static void fill_weights(check *c, const quant_info *info, unsigned char *w, siz
             w[at + 1] &= 0xBF;
         if (info->format == QUANT_BF16 && c->bench) /* and no subnormals: 0.5 to 2 */
             w[at + 1] = (unsigned char)(0x3F | (w[at + 1] & 0x80));
-        for (int f = 0; f < 2 && fields[f] != NO_FIELD; f++) {
-            const uint16_t half = some_f16(c);
-            memcpy(w + at + fields[f], &half, sizeof half);
-        }
+        const uint16_t d = some_f16(c), min = some_f16(c);
+        if (info->format == QUANT_F16)
+            memcpy(w + at, &d, sizeof d);
+        else if (info != &i8_256)
+            quant_set_scales(info->format, w + at, d, min);
+        fill_other_scale(c, info, w + at);
     }
 }
 
@@ -158,10 +166,10 @@ static void *guarded_scratch(void)
 {
     static unsigned char *memory;
     if (memory == NULL) {
-        unsigned char *base = mmap(NULL, KERN_SCRATCH_BYTES + 2 * PAGE_BYTES, PROT_NONE,
+        unsigned char *base = mmap(NULL, KERN_WORKER_BYTES + 2 * PAGE_BYTES, PROT_NONE,
                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base == MAP_FAILED ||
-            mprotect(base + PAGE_BYTES, KERN_SCRATCH_BYTES, PROT_READ | PROT_WRITE) != 0)
+            mprotect(base + PAGE_BYTES, KERN_WORKER_BYTES, PROT_READ | PROT_WRITE) != 0)
             abort();
         memory = base + PAGE_BYTES;
     }
@@ -186,6 +194,8 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
         *out = bench_shapes[i];
         return true;
     }
+    if (info->format > QUANT_IQ4_XS && info != &i8_256)
+        i *= 3; /* a product of another slot, which has all cases */
     if (i < MAX_ROWS)
         *out = (shape){i + 1, 1 + check_below(c, 3), 1 + check_below(c, 8)};
     else if (i < MAX_ROWS + MAX_TOKENS)
@@ -199,22 +209,23 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
         return false;
     if (info->block_values == 32) /* a few times 256 columns, with tails */
         out->cols = out->cols * 6 - check_below(c, 6);
+    if (info->block_values == 64 || info->block_values == 128)
+        out->cols = out->cols * 3 - check_below(c, 3);
     out->cols *= unit;
     if (info->block_values == 1)
         out->cols -= check_below(c, 24);
     return true;
 }
 
-static bool check_product(check *c, uint32_t i, quant_format format, kern_gemm_fn *gemm)
+static bool check_product(check *c, uint32_t i, const quant_info *info, kern_gemm_fn *gemm)
 {
-    const quant_info *info = quant_get(format);
     shape s;
     if (!case_shape(c, i, info, &s))
         return false;
     kern_act x = {.n = s.n, .cols = s.cols};
     const size_t row_bytes = s.cols / info->block_values * info->block_bytes;
-    unsigned char *w =
-        check_in_aligned(c, s.rows * row_bytes, info->format == QUANT_F32 ? sizeof(float) : 2);
+    unsigned char *w = check_in_aligned(
+        c, s.rows * row_bytes, info->format == QUANT_F32 || info == &i8_256 ? sizeof(float) : 2);
     fill_weights(c, info, w, s.rows * row_bytes);
     make_activations(c, info->act, &x);
     const size_t gap = s.n == WIDE_TOKENS ? WIDE_STRIDE - s.rows : GAP;
@@ -239,18 +250,32 @@ static bool check_product(check *c, uint32_t i, quant_format format, kern_gemm_f
         return check_product(c, i, format, c->table->gemm_##slot);                                 \
     }
 
-CHECK_GEMM(f32, QUANT_F32)
-CHECK_GEMM(f16, QUANT_F16)
-CHECK_GEMM(bf16, QUANT_BF16)
-CHECK_GEMM(q4_0, QUANT_Q4_0)
-CHECK_GEMM(q4_1, QUANT_Q4_1)
-CHECK_GEMM(q5_0, QUANT_Q5_0)
-CHECK_GEMM(q5_1, QUANT_Q5_1)
-CHECK_GEMM(q8_0, QUANT_Q8_0)
-CHECK_GEMM(q2_k, QUANT_Q2_K)
-CHECK_GEMM(q3_k, QUANT_Q3_K)
-CHECK_GEMM(q4_k, QUANT_Q4_K)
-CHECK_GEMM(q5_k, QUANT_Q5_K)
-CHECK_GEMM(q6_k, QUANT_Q6_K)
-CHECK_GEMM(iq4_nl, QUANT_IQ4_NL)
-CHECK_GEMM(iq4_xs, QUANT_IQ4_XS)
+CHECK_GEMM(f32, quant_get(QUANT_F32))
+CHECK_GEMM(f16, quant_get(QUANT_F16))
+CHECK_GEMM(bf16, quant_get(QUANT_BF16))
+CHECK_GEMM(q4_0, quant_get(QUANT_Q4_0))
+CHECK_GEMM(q4_1, quant_get(QUANT_Q4_1))
+CHECK_GEMM(q5_0, quant_get(QUANT_Q5_0))
+CHECK_GEMM(q5_1, quant_get(QUANT_Q5_1))
+CHECK_GEMM(q8_0, quant_get(QUANT_Q8_0))
+CHECK_GEMM(q2_k, quant_get(QUANT_Q2_K))
+CHECK_GEMM(q3_k, quant_get(QUANT_Q3_K))
+CHECK_GEMM(q4_k, quant_get(QUANT_Q4_K))
+CHECK_GEMM(q5_k, quant_get(QUANT_Q5_K))
+CHECK_GEMM(q6_k, quant_get(QUANT_Q6_K))
+CHECK_GEMM(iq4_nl, quant_get(QUANT_IQ4_NL))
+CHECK_GEMM(iq4_xs, quant_get(QUANT_IQ4_XS))
+CHECK_GEMM(i8_256, &i8_256)
+CHECK_GEMM(iq1_s, quant_get(QUANT_IQ1_S))
+CHECK_GEMM(iq1_m, quant_get(QUANT_IQ1_M))
+CHECK_GEMM(iq2_xxs, quant_get(QUANT_IQ2_XXS))
+CHECK_GEMM(iq2_xs, quant_get(QUANT_IQ2_XS))
+CHECK_GEMM(iq2_s, quant_get(QUANT_IQ2_S))
+CHECK_GEMM(iq3_xxs, quant_get(QUANT_IQ3_XXS))
+CHECK_GEMM(iq3_s, quant_get(QUANT_IQ3_S))
+CHECK_GEMM(tq1_0, quant_get(QUANT_TQ1_0))
+CHECK_GEMM(tq2_0, quant_get(QUANT_TQ2_0))
+CHECK_GEMM(mxfp4, quant_get(QUANT_MXFP4))
+CHECK_GEMM(nvfp4, quant_get(QUANT_NVFP4))
+CHECK_GEMM(q1_0, quant_get(QUANT_Q1_0))
+CHECK_GEMM(q2_0, quant_get(QUANT_Q2_0))

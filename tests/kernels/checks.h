@@ -14,7 +14,10 @@
 check_fn check_gemm_f32, check_gemm_f16, check_gemm_bf16;
 check_fn check_gemm_q4_0, check_gemm_q4_1, check_gemm_q5_0, check_gemm_q5_1, check_gemm_q8_0;
 check_fn check_gemm_q2_k, check_gemm_q3_k, check_gemm_q4_k, check_gemm_q5_k, check_gemm_q6_k;
-check_fn check_gemm_iq4_nl, check_gemm_iq4_xs;
+check_fn check_gemm_iq4_nl, check_gemm_iq4_xs, check_gemm_i8_256;
+check_fn check_gemm_iq1_s, check_gemm_iq1_m, check_gemm_iq2_xxs, check_gemm_iq2_xs;
+check_fn check_gemm_iq2_s, check_gemm_iq3_xxs, check_gemm_iq3_s, check_gemm_tq1_0, check_gemm_tq2_0;
+check_fn check_gemm_mxfp4, check_gemm_nvfp4, check_gemm_q1_0, check_gemm_q2_0;
 /* check_act.c */
 check_fn check_act_32, check_act_256;
 /* check_norm.c */

@@ -11,9 +11,12 @@
 #include "kernels/fmath.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/variants.h"
+#include "quant/blocks.h"
 #include "quant/half.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Prevents the compiler from removing a deliberate access. */
@@ -438,6 +441,70 @@ static const check_slot *find_slot(const char *name)
 
 static int n_run, n_missed;
 
+/* ---- products of the formats of gemm_unpacked.c: a kernel that misses a bit of a block ---- */
+
+typedef struct missed_bit {
+    const char *slot, *field;
+    kern_gemm_fn *reference;
+    size_t block_bytes, byte;
+    unsigned char mask;
+} missed_bit;
+
+#define MISSED(f, field, byte, mask)                                                               \
+    {                                                                                              \
+        "gemm_" #f, #field, k_gemm_##f##_ref, sizeof(quant_##f),                                   \
+            offsetof(quant_##f, field) + (byte), mask                                              \
+    }
+
+static const missed_bit missed_bits[] = {
+    MISSED(iq1_s, qs, 31, 0x80),     MISSED(iq1_s, qh, 0, 0x01),
+    MISSED(iq1_s, qh, 15, 0x70),     MISSED(iq1_s, qh, 1, 0x80),
+    MISSED(iq1_m, qs, 0, 0x01),      MISSED(iq1_m, qh, 15, 0x80),
+    MISSED(iq1_m, qh, 3, 0x07),      MISSED(iq1_m, scales, 0, 0x07),
+    MISSED(iq1_m, scales, 7, 0xF0),  MISSED(iq2_xxs, d, 1, 0x80),
+    MISSED(iq2_xxs, qs, 0, 0x80),    MISSED(iq2_xxs, qs, 63, 0xF0),
+    MISSED(iq2_xxs, qs, 4, 0x40),    MISSED(iq2_xs, qs, 1, 0x01),
+    MISSED(iq2_xs, qs, 63, 0x80),    MISSED(iq2_xs, scales, 7, 0xF0),
+    MISSED(iq2_s, qs, 31, 0x80),     MISSED(iq2_s, signs, 31, 0x80),
+    MISSED(iq2_s, qh, 7, 0xC0),      MISSED(iq2_s, scales, 0, 0x0F),
+    MISSED(iq3_xxs, qs, 63, 0x80),   MISSED(iq3_xxs, signs, 3, 0xF0),
+    MISSED(iq3_xxs, signs, 0, 0x01), MISSED(iq3_s, qs, 0, 0x01),
+    MISSED(iq3_s, qh, 7, 0x80),      MISSED(iq3_s, signs, 31, 0x80),
+    MISSED(iq3_s, scales, 3, 0xF0),  MISSED(tq1_0, qs, 47, 0x80),
+    MISSED(tq1_0, qh, 3, 0x80),      MISSED(tq1_0, d, 1, 0x80),
+    MISSED(tq2_0, qs, 63, 0xC0),     MISSED(tq2_0, d, 1, 0x80),
+    MISSED(mxfp4, e, 0, 0x01),       MISSED(mxfp4, qs, 15, 0x80),
+    MISSED(nvfp4, d, 3, 0x08),       MISSED(nvfp4, qs, 31, 0x80),
+    MISSED(q1_0, qs, 15, 0x80),      MISSED(q1_0, d, 1, 0x80),
+    MISSED(q2_0, qs, 15, 0x80),      MISSED(q2_0, d, 1, 0x80),
+};
+
+static const missed_bit *missed; /* of gemm_misses_a_bit */
+
+/* Multiplies by a copy of the weights without some bits of each block. */
+static void gemm_misses_a_bit(const kern_gemm_args *a)
+{
+    kern_gemm_args part = *a;
+    const size_t bytes = a->rows * a->row_bytes;
+    unsigned char *w = malloc(bytes);
+    if (w == NULL)
+        abort();
+    memcpy(w, a->w, bytes);
+    for (size_t at = missed->byte; at < bytes; at += missed->block_bytes)
+        w[at] &= (unsigned char)~missed->mask;
+    part.w = w;
+    missed->reference(&part);
+    free(w);
+}
+
+/* Rows of the last panel are missing if there are more than 32. */
+static void gemm_stops_at_a_panel(const kern_gemm_args *a)
+{
+    kern_gemm_args part = *a;
+    part.rows = a->rows > 32 ? 32 : a->rows;
+    k_gemm_iq2_s_ref(&part);
+}
+
 static void expect_verdict(check *c, const char *slot, const char *bug, const kern_table *table,
                            bool wrong)
 {
@@ -459,10 +526,25 @@ static void expect_verdict(check *c, const char *slot, const char *bug, const ke
         expect_verdict(&c, #slot, #bug, &table, table.slot != k_##slot##_ref);                     \
     } while (0)
 
+static void plant_missed_bits(check *c)
+{
+    for (size_t i = 0; i < sizeof missed_bits / sizeof *missed_bits; i++) {
+        kern_table table;
+        missed = &missed_bits[i];
+        kern_table_init(&table, MOTE_ISA_REF);
+        memcpy((char *)&table + find_slot(missed->slot)->offset,
+               &(kern_gemm_fn *){gemm_misses_a_bit}, sizeof(kern_gemm_fn *));
+        expect_verdict(c, missed->slot, missed->field, &table, true);
+    }
+}
+
 int main(void)
 {
     static check c;
     check_catch_signals();
+    PLANT(gemm_iq2_s, k_gemm_iq2_s_ref); /* correct: must pass */
+    PLANT(gemm_iq2_s, gemm_stops_at_a_panel);
+    plant_missed_bits(&c);
     PLANT(add, k_add_ref); /* correct: must pass */
     PLANT(add, add_drops_last);
     PLANT(add, add_writes_past_end);

@@ -4,9 +4,10 @@
  *
  * The checker proves that variants equal the references. This test proves that the references
  * compute the right functions, within tolerances: DeltaNet against its plain recurrence, attention
- * against a plain softmax.
+ * against a plain softmax, products against the decoded weights.
  */
 #include "kernels/variants.h"
+#include "quant/quant.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -310,6 +311,93 @@ static void quantised_pages_hold_what_was_stored(void **state)
     }
 }
 
+/* ---- products: decoded weights by decoded activations ---- */
+
+enum { COLS = 1024, TOKENS = 3, WEIGHT_ROWS = 5 };
+
+typedef struct product_data {
+    unsigned char w[WEIGHT_ROWS * COLS * 4], scratch[KERN_WORKER_BYTES];
+    int8_t q[TOKENS * COLS];
+    int16_t sum[TOKENS * COLS / 16];
+    float d[TOKENS * COLS / 32], x[TOKENS * COLS], values[WEIGHT_ROWS * COLS];
+    float y[TOKENS * WEIGHT_ROWS];
+    double want[TOKENS * WEIGHT_ROWS];
+} product_data;
+
+/* Random weights, and activations that the format reads; x are their values. */
+static void make_product(product_data *p, const quant_info *info)
+{
+    const size_t block = info->act == QUANT_ACT_256 ? 256 : 32;
+    const size_t group = info->act == QUANT_ACT_256 ? 16 : 32;
+    for (size_t at = 0; at < WEIGHT_ROWS * COLS / info->block_values; at++) {
+        unsigned char *to = p->w + at * info->block_bytes;
+        for (size_t i = 0; i < info->block_bytes; i++)
+            to[i] = (unsigned char)(int)(128 * uniform());
+        if (info->block_values > 1)
+            quant_set_scales(info->format, to, 0x1C00, 0x1400);
+        else
+            to[info->block_bytes - 1] = 0x3C; /* about 1, or less */
+    }
+    memset(p->sum, 0, sizeof p->sum);
+    for (size_t i = 0; i < TOKENS * COLS; i++) {
+        if (i % block == 0)
+            p->d[i / block] = (float)uniform();
+        p->q[i] = (int8_t)(127 * uniform());
+        p->sum[i / group] = (int16_t)(p->sum[i / group] + p->q[i]);
+        p->x[i] = p->d[i / block] * (float)p->q[i];
+    }
+}
+
+static double product_error(product_data *p, const quant_info *info, kern_gemm_fn *gemm)
+{
+    make_product(p, info);
+    const kern_act x = {TOKENS, COLS, p->x, p->q, p->d, p->sum};
+    gemm(&(kern_gemm_args){.w = p->w,
+                           .row_bytes = COLS / info->block_values * info->block_bytes,
+                           .rows = WEIGHT_ROWS,
+                           .x = &x,
+                           .y = p->y,
+                           .y_stride = WEIGHT_ROWS,
+                           .scratch = p->scratch});
+    info->decode(p->w, WEIGHT_ROWS * COLS / info->block_values, p->values);
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t r = 0; r < WEIGHT_ROWS; r++) {
+            double sum = 0;
+            for (size_t i = 0; i < COLS; i++)
+                sum += (double)p->values[r * COLS + i] * (double)p->x[t * COLS + i];
+            p->want[t * WEIGHT_ROWS + r] = sum;
+        }
+    return distance(p->y, p->want, TOKENS * WEIGHT_ROWS);
+}
+
+#define PRODUCT(f, F) [QUANT_##F] = k_gemm_##f##_ref
+static void products_match_decoded_weights(void **state)
+{
+    static _Alignas(64) product_data data;
+    static kern_gemm_fn *const gemm[QUANT_N_FORMATS] = {
+        PRODUCT(f32, F32),       PRODUCT(f16, F16),       PRODUCT(bf16, BF16),
+        PRODUCT(q4_0, Q4_0),     PRODUCT(q4_1, Q4_1),     PRODUCT(q5_0, Q5_0),
+        PRODUCT(q5_1, Q5_1),     PRODUCT(q8_0, Q8_0),     PRODUCT(q2_k, Q2_K),
+        PRODUCT(q3_k, Q3_K),     PRODUCT(q4_k, Q4_K),     PRODUCT(q5_k, Q5_K),
+        PRODUCT(q6_k, Q6_K),     PRODUCT(iq4_nl, IQ4_NL), PRODUCT(iq4_xs, IQ4_XS),
+        PRODUCT(iq1_s, IQ1_S),   PRODUCT(iq1_m, IQ1_M),   PRODUCT(iq2_xxs, IQ2_XXS),
+        PRODUCT(iq2_xs, IQ2_XS), PRODUCT(iq2_s, IQ2_S),   PRODUCT(iq3_xxs, IQ3_XXS),
+        PRODUCT(iq3_s, IQ3_S),   PRODUCT(tq1_0, TQ1_0),   PRODUCT(tq2_0, TQ2_0),
+        PRODUCT(mxfp4, MXFP4),   PRODUCT(nvfp4, NVFP4),   PRODUCT(q1_0, Q1_0),
+        PRODUCT(q2_0, Q2_0),
+    };
+    double bad = 0;
+    (void)state;
+    for (int f = 0; f < QUANT_N_FORMATS; f++) {
+        const quant_info *info = quant_get((quant_format)f);
+        const double error = product_error(&data, info, gemm[f]);
+        if (!(error < 2e-6))
+            fail_msg("%s: relative error %g", info->name, error);
+        bad = fmax(bad, error);
+    }
+    printf("products: largest relative error %.2g\n", bad);
+}
+
 /* ---- norms and element-wise kernels ---- */
 
 enum { N = 1000 };
@@ -392,6 +480,7 @@ int main(void)
         cmocka_unit_test(attention_matches_softmax),
         cmocka_unit_test(hadamard_matches_its_matrix),
         cmocka_unit_test(quantised_pages_hold_what_was_stored),
+        cmocka_unit_test(products_match_decoded_weights),
         cmocka_unit_test(norms_match_definition),
         cmocka_unit_test(elementwise_matches_definition),
         cmocka_unit_test(rope_rotates_in_right_direction),

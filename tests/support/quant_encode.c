@@ -290,6 +290,8 @@ void test_quant_encode(quant_format format, const float *values, size_t n_blocks
             memcpy(block, &f16, sizeof f16);
         else if (format == QUANT_BF16)
             memcpy(block, &bf16, sizeof bf16);
+        else if (format > QUANT_IQ4_XS)
+            test_quant_encode_unpacked(format, v, block);
         else
             encode_block(&encoders[format], v, (int)info->block_values, block);
     }

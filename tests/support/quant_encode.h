@@ -13,4 +13,7 @@
 /* Encodes n_blocks blocks of the format. */
 void test_quant_encode(quant_format format, const float *values, size_t n_blocks, void *blocks);
 
+/* One block of zeros becomes a block of a format after QUANT_IQ4_XS. */
+void test_quant_encode_unpacked(quant_format format, const float *v, void *block);
+
 #endif

@@ -18,11 +18,16 @@ static void the_table_is_complete(void **state)
         const char *name;
         uint32_t id, values, bytes;
     } expected[QUANT_N_FORMATS] = {
-        {"F32", 0, 1, 4},       {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},
-        {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},    {"Q5_0", 6, 32, 22},
-        {"Q5_1", 7, 32, 24},    {"Q8_0", 8, 32, 34},    {"Q2_K", 10, 256, 84},
-        {"Q3_K", 11, 256, 110}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
-        {"Q6_K", 14, 256, 210}, {"IQ4_NL", 20, 32, 18}, {"IQ4_XS", 23, 256, 136},
+        {"F32", 0, 1, 4},        {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},
+        {"Q4_0", 2, 32, 18},     {"Q4_1", 3, 32, 20},    {"Q5_0", 6, 32, 22},
+        {"Q5_1", 7, 32, 24},     {"Q8_0", 8, 32, 34},    {"Q2_K", 10, 256, 84},
+        {"Q3_K", 11, 256, 110},  {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
+        {"Q6_K", 14, 256, 210},  {"IQ4_NL", 20, 32, 18}, {"IQ4_XS", 23, 256, 136},
+        {"IQ1_S", 19, 256, 50},  {"IQ1_M", 29, 256, 56}, {"IQ2_XXS", 16, 256, 66},
+        {"IQ2_XS", 17, 256, 74}, {"IQ2_S", 22, 256, 82}, {"IQ3_XXS", 18, 256, 98},
+        {"IQ3_S", 21, 256, 110}, {"TQ1_0", 34, 256, 54}, {"TQ2_0", 35, 256, 66},
+        {"MXFP4", 39, 32, 17},   {"NVFP4", 40, 64, 36},  {"Q1_0", 41, 128, 18},
+        {"Q2_0", 42, 64, 18},
     };
     for (int i = 0; i < QUANT_N_FORMATS; i++) {
         const quant_info *info = quant_get((quant_format)i);
@@ -32,9 +37,10 @@ static void the_table_is_complete(void **state)
         assert_int_equal(info->block_values, expected[i].values);
         assert_int_equal(info->block_bytes, expected[i].bytes);
         assert_non_null(info->decode);
-        assert_int_equal(info->act, info->block_values == 1    ? QUANT_ACT_F32
-                                    : info->block_values == 32 ? QUANT_ACT_32
-                                                               : QUANT_ACT_256);
+        const bool floats = info->block_values == 1 || i == QUANT_NVFP4;
+        assert_int_equal(info->act, floats                      ? QUANT_ACT_F32
+                                    : info->block_values == 256 ? QUANT_ACT_256
+                                                                : QUANT_ACT_32);
         assert_ptr_equal(quant_from_gguf(info->gguf_id), info);
         assert_string_equal(quant_gguf_name(info->gguf_id), info->name);
     }
@@ -43,13 +49,37 @@ static void the_table_is_complete(void **state)
 static void unsupported_types_have_names_but_no_entry(void **state)
 {
     (void)state;
-    assert_null(quant_from_gguf(17));
-    assert_string_equal(quant_gguf_name(17), "IQ2_XS");
-    assert_string_equal(quant_gguf_name(39), "MXFP4");
+    assert_null(quant_from_gguf(15));
+    assert_string_equal(quant_gguf_name(15), "Q8_K");
+    assert_string_equal(quant_gguf_name(26), "I32");
     static const uint32_t nameless[] = {4, 5, 31, 99, UINT32_MAX}; /* 4, 5 and 31: removed types */
     for (int i = 0; i < 5; i++) {
         assert_null(quant_from_gguf(nameless[i]));
         assert_string_equal(quant_gguf_name(nameless[i]), "unknown");
+    }
+}
+
+/* Random blocks with a scale decode to finite weights of its size. */
+static void scales_make_finite_weights(void **state)
+{
+    (void)state;
+    test_random random = {5};
+    for (int f = QUANT_Q4_0; f < QUANT_N_FORMATS; f++) {
+        const quant_info *info = quant_get((quant_format)f);
+        float values[QUANT_SUPERBLOCK], largest = 0;
+        unsigned char block[256];
+        for (int i = 0; i < 50; i++) {
+            for (size_t k = 0; k < sizeof block; k++)
+                block[k] = (unsigned char)test_random_u64(&random);
+            quant_set_scales((quant_format)f, block, 0x1400, 0x1400); /* 2^-10 */
+            info->decode(block, 1, values);
+            for (uint32_t k = 0; k < info->block_values; k++) {
+                const float magnitude = values[k] < 0 ? -values[k] : values[k];
+                assert_true(magnitude <= 0x1p-10f * 128 * 32);
+                largest = magnitude > largest ? magnitude : largest;
+            }
+        }
+        assert_true(largest >= 0x1p-10f);
     }
 }
 
@@ -180,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_complete),
         cmocka_unit_test(unsupported_types_have_names_but_no_entry),
+        cmocka_unit_test(scales_make_finite_weights),
         cmocka_unit_test(rows_are_whole_blocks),
         cmocka_unit_test(f16_round_trip),
         cmocka_unit_test(f16_rounds_to_nearest_even),

@@ -138,32 +138,31 @@ static void builder_add_vocabulary(builder *b)
 
 /* ---- tensors ---- */
 
-/* Where a block has its f16 scales, and their values. */
+/* Scale and minimum of the blocks of a format: weights are between about -0.1 and 0.1. */
 typedef struct block_scales {
     float d, min;
-    size_t at_d, at_min; /* at_min 0: no minimum */
 } block_scales;
 
 static const block_scales scales_of[QUANT_N_FORMATS] = {
-    [QUANT_Q4_0] = {0.0125f, 0, offsetof(quant_q4_0, d), 0},
-    [QUANT_Q4_1] = {0.0125f, -0.094f, offsetof(quant_q4_1, d), offsetof(quant_q4_1, m)},
-    [QUANT_Q5_0] = {0.006f, 0, offsetof(quant_q5_0, d), 0},
-    [QUANT_Q5_1] = {0.006f, -0.093f, offsetof(quant_q5_1, d), offsetof(quant_q5_1, m)},
-    [QUANT_Q8_0] = {0.0008f, 0, offsetof(quant_q8_0, d), 0},
-    [QUANT_Q2_K] = {0.006f, 0.009f, offsetof(quant_q2_k, d), offsetof(quant_q2_k, dmin)},
-    [QUANT_Q3_K] = {0.0014f, 0, offsetof(quant_q3_k, d), 0},
-    [QUANT_Q4_K] = {0.0003f, 0.00225f, offsetof(quant_q4_k, d), offsetof(quant_q4_k, dmin)},
-    [QUANT_Q5_K] = {0.00015f, 0.0023f, offsetof(quant_q5_k, d), offsetof(quant_q5_k, dmin)},
-    [QUANT_Q6_K] = {0.00004f, 0, offsetof(quant_q6_k, d), 0},
-    [QUANT_IQ4_NL] = {0.0008f, 0, offsetof(quant_iq4_nl, d), 0},
-    [QUANT_IQ4_XS] = {0.00004f, 0, offsetof(quant_iq4_xs, d), 0},
+    [QUANT_Q4_0] = {0.0125f, 0},        [QUANT_Q4_1] = {0.0125f, -0.094f},
+    [QUANT_Q5_0] = {0.006f, 0},         [QUANT_Q5_1] = {0.006f, -0.093f},
+    [QUANT_Q8_0] = {0.0008f, 0},        [QUANT_Q2_K] = {0.006f, 0.009f},
+    [QUANT_Q3_K] = {0.0014f, 0},        [QUANT_Q4_K] = {0.0003f, 0.00225f},
+    [QUANT_Q5_K] = {0.00015f, 0.0023f}, [QUANT_Q6_K] = {0.00004f, 0},
+    [QUANT_IQ4_NL] = {0.0008f, 0},      [QUANT_IQ4_XS] = {0.00004f, 0},
+    [QUANT_IQ1_S] = {0.008f, 0},        [QUANT_IQ1_M] = {0.008f, 0},
+    [QUANT_IQ2_XXS] = {0.0008f, 0},     [QUANT_IQ2_XS] = {0.0008f, 0},
+    [QUANT_IQ2_S] = {0.0008f, 0},       [QUANT_IQ3_XXS] = {0.0003f, 0},
+    [QUANT_IQ3_S] = {0.0003f, 0},       [QUANT_TQ1_0] = {0.06f, 0},
+    [QUANT_TQ2_0] = {0.04f, 0},         [QUANT_MXFP4] = {0.008f, 0},
+    [QUANT_NVFP4] = {0.016f, 0},        [QUANT_Q1_0] = {0.05f, 0},
+    [QUANT_Q2_0] = {0.04f, 0},
 };
 
 /* An f16 near `value`: its low mantissa bits are random. */
-static void block_set_scale(unsigned char *at, float value, uint32_t random)
+static uint16_t block_scale(float value, uint32_t random)
 {
-    const uint16_t half = (uint16_t)(half_f32_to_f16(value) ^ (random & 31));
-    memcpy(at, &half, sizeof half);
+    return (uint16_t)(half_f32_to_f16(value) ^ (random & 31));
 }
 
 /* Makes weights of the random bytes of a block. `last`: the last ones that were drawn. */
@@ -185,9 +184,8 @@ static void block_finish(unsigned char *block, const quant_info *format, const p
         block[0] = (unsigned char)(block[0] | 0x80);
         return;
     default:
-        block_set_scale(block + scales->at_d, scales->d, random[1]);
-        if (scales->at_min != 0)
-            block_set_scale(block + scales->at_min, scales->min, random[2]);
+        quant_set_scales(format->format, block, block_scale(scales->d, random[1]),
+                         block_scale(scales->min, random[2]));
     }
 }
 

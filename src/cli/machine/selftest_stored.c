@@ -88,6 +88,58 @@ const selftest_result selftest_stored[] = {
     {0x2d21824b6a8e776b,
      0xae7488d607c3118e,
      {-0x1.a4ad8cp-1f, -0x1.0271d2p+0f, -0x1.89c49cp-1f, 0x1.ae8ae4p-1f}},
+    /* IQ1_S */
+    {0x44a03a7ff66c3525,
+     0x4d077ffab032a84f,
+     {0x1.caff44p-1f, -0x1.96ce68p-3f, -0x1.2cd09p-1f, -0x1.1c48cp+1f}},
+    /* IQ1_M */
+    {0x55f8285fe1f16c92,
+     0xaec1456a639058dd,
+     {-0x1.878156p-2f, -0x1.c2c8dp-3f, 0x1.1da13ep-1f, 0x1.582d28p-3f}},
+    /* IQ2_XXS */
+    {0xb2dfbcd351d0a71a,
+     0x79cc2541c6bdf16c,
+     {-0x1.d69008p-4f, -0x1.6999b2p-2f, 0x1.ed208p-2f, 0x1.6bf3d6p-1f}},
+    /* IQ2_XS */
+    {0x87242b5e6025f539,
+     0x70ccce14eaeb1571,
+     {-0x1.7e0a58p-2f, 0x1.b60b7cp+0f, -0x1.7c35fep-1f, -0x1.d4405ep-1f}},
+    /* IQ2_S */
+    {0x8920db5f23a8ec87,
+     0xb23ef31c71f9e0c0,
+     {-0x1.303bc6p-1f, 0x1.7c02a2p-4f, -0x1.fc416p-1f, -0x1.88abacp-3f}},
+    /* IQ3_XXS */
+    {0xeba6625b04a8e173,
+     0x1d5cc3d666483022,
+     {-0x1.03e1p+0f, -0x1.598c44p-1f, -0x1.0b023ap-1f, -0x1.c9264ap-3f}},
+    /* IQ3_S */
+    {0x9279677a77a20f22,
+     0x604eaaeaa3a84249,
+     {0x1.bb4538p-2f, -0x1.a68344p-3f, -0x1.5fd4f6p-3f, -0x1.3592aap-1f}},
+    /* TQ1_0 */
+    {0xd81aa2d5ac6606d6,
+     0x2742c44c2b66310c,
+     {0x1.409ea8p+0f, 0x1.66f17cp-3f, -0x1.129cf6p+0f, -0x1.54aaf8p+0f}},
+    /* TQ2_0 */
+    {0x8fe2d60382f8873b,
+     0x3996e883eea6f953,
+     {0x1.245e2ap+2f, 0x1.3a968cp+2f, 0x1.9005d6p+2f, 0x1.5f7992p+2f}},
+    /* MXFP4 */
+    {0xb1f4e059e2b63af5,
+     0x33106697ab631dc5,
+     {-0x1.71e602p+0f, -0x1.a04bfcp-3f, -0x1.5e72b6p-1f, 0x1.f8b72p-1f}},
+    /* NVFP4 */
+    {0x1d1a91c9729ea5ed,
+     0x1f49a41ed2025767,
+     {0x1.3d8a74p-1f, -0x1.5b1c7cp-1f, 0x1.73fdbp+0f, 0x1.01a124p-1f}},
+    /* Q1_0 */
+    {0x024e63b8dd5bc809,
+     0xb31d05dbef7988d7,
+     {-0x1.f64f32p-1f, -0x1.439c1cp-2f, -0x1.100b22p-1f, -0x1.15f18ep+0f}},
+    /* Q2_0 */
+    {0x6563e4a8bbb4c1e8,
+     0x49f3bf1fc239f9fb,
+     {0x1.829064p+2f, 0x1.1ffd38p+2f, 0x1.44b952p+2f, 0x1.3f6ed8p+2f}},
     /* mixed */
     {0xd4674a3d7b775779,
      0x673eb595117f8e97,

@@ -59,7 +59,7 @@ ALWAYS_INLINE void pack_panel_block(const format_256 *f, const uint8_t *const bl
             vst1_s8(min[r] + 8 * i, vmovn_s16(head.min[i]));
             dmin[r] = vgetq_lane_f32(load_half(block[r] + f->dmin_at), 0);
         }
-        d[r] = vgetq_lane_f32(load_half(block[r] + f->d_at), 0);
+        d[r] = vgetq_lane_f32(load_d(f, block[r]), 0);
         codes[r] = q[r];
         minima[r] = min[r];
     }

@@ -23,6 +23,24 @@
 
 enum { N_SUMS = 16 }; /* entries of kern_act.sum per superblock */
 
+/* d of four superblocks. */
+ALWAYS_INLINE float32x4_t load_4_d(const format_256 *f, const uint8_t *const block[4])
+{
+    if (!f->d_is_f32)
+        return load_4_halves(block, f->d_at);
+    float32x4_t v = vld1q_dup_f32((const float *)(block[0] + f->d_at));
+    v = vld1q_lane_f32((const float *)(block[1] + f->d_at), v, 1);
+    v = vld1q_lane_f32((const float *)(block[2] + f->d_at), v, 2);
+    return vld1q_lane_f32((const float *)(block[3] + f->d_at), v, 3);
+}
+
+/* d of a superblock in all lanes. */
+ALWAYS_INLINE float32x4_t load_d(const format_256 *f, const uint8_t *block)
+{
+    return f->d_is_f32 ? vld1q_dup_f32((const float *)(block + f->d_at))
+                       : load_half(block + f->d_at);
+}
+
 /* scale_g - scale_{g+1} as 32-bit lanes. */
 typedef struct steps_256 {
     int32x4_t v[4];
@@ -129,7 +147,7 @@ ALWAYS_INLINE float32x4_t four_superblocks(const format_256 *f, const uint8_t *c
     }
     EACH(i, 4)
     isum[i] = s[i].isum;
-    const float32x4_t d = vmulq_n_f32(load_4_halves(block, f->d_at), x->d[0]);
+    const float32x4_t d = vmulq_n_f32(load_4_d(f, block), x->d[0]);
     acc = vfmaq_f32(acc, d, sum_to_float(reduce_4(isum), f->fraction));
     if (f->has_min) {
         const float32x4_t dmin = vmulq_n_f32(load_4_halves(block, f->dmin_at), x->d[0]);
@@ -202,7 +220,7 @@ ALWAYS_INLINE void few_superblock(const format_256 *f, const uint8_t *block, con
     }
     for (size_t t = x->n; t % 4 != 0; t++)
         isum[t] = msum[t] = vdupq_n_s32(0);
-    const float32x4_t d = load_half(block + f->d_at);
+    const float32x4_t d = load_d(f, block);
     EACH(h, 2)
     {
         if (x->n <= 4 * (size_t)h)

@@ -13,13 +13,14 @@
  *     Q5_K     q                       31       1
  *     Q6_K     4 (q - 32)             128       4
  *     IQ4_XS   value                  127       1
+ *     i8_256   q                      128       1
  *
  * The bounds of gemm_256_ref.c times that power are below 2^31: Q6_K has 4 * 133,169,152.
  */
 #ifndef MOTE_KERNELS_ARM_GEMM_UNPACK_256_H
 #define MOTE_KERNELS_ARM_GEMM_UNPACK_256_H
 
-#include "quant/blocks.h"
+#include "quant/unpack.h"
 
 #include <arm_neon.h>
 #include <stdbool.h>
@@ -49,12 +50,13 @@ typedef struct format_256 {
     codes_256_fn *codes;
     head_256_fn *head;
     size_t bytes;   /* per superblock */
-    size_t d_at;    /* offset of the f16 d */
+    size_t d_at;    /* offset of d, an f16; an f32 in quant_i8_256 */
     size_t dmin_at; /* offset of the f16 dmin, if has_min */
     int groups;     /* scales per superblock: 8 or 16 */
     int fraction;   /* codes are scaled by 2^fraction */
     bool has_min;
     bool narrow; /* |code| <= 64 */
+    bool d_is_f32;
 } format_256;
 
 /* ---- codes ---- */
@@ -160,6 +162,12 @@ UNPACK void codes_iq4_xs(const uint8_t *block, const int half, int8x16_t q[8])
     }
 }
 
+UNPACK void codes_i8_256(const uint8_t *block, const int half, int8x16_t q[8])
+{
+    EACH(i, 8)
+    q[i] = vld1q_s8((const int8_t *)block + 128 * half + 16 * i);
+}
+
 /* ---- heads ---- */
 
 UNPACK int16x8_t widen_u8(uint8x8_t v)
@@ -233,17 +241,31 @@ UNPACK void head_iq4_xs(const uint8_t *block, head_256 *out)
     out->scale[0] = vsubq_s16(vreinterpretq_s16_u16(six), vdupq_n_s16(32));
 }
 
+UNPACK void head_i8_256(const uint8_t *block, head_256 *out)
+{
+    const int8x16_t scale = vld1q_s8((const int8_t *)block + offsetof(quant_i8_256, scale));
+    out->scale[0] = vmovl_s8(vget_low_s8(scale));
+    out->scale[1] = vmovl_s8(vget_high_s8(scale));
+}
+
 /* ---- formats ---- */
 
 #define FORMAT_256(f, head_fn, n_groups, fraction_bits, min_at, is_narrow)                         \
     static const format_256 format_##f = {                                                         \
-        codes_##f,     head_fn,     sizeof(quant_##f), offsetof(quant_##f, d), min_at, n_groups,   \
-        fraction_bits, min_at != 0, is_narrow}
+        codes_##f, head_fn,  sizeof(quant_##f), offsetof(quant_##f, d),                            \
+        min_at,    n_groups, fraction_bits,     min_at != 0,                                       \
+        is_narrow, false}
 FORMAT_256(q2_k, head_q2_k, 16, 0, offsetof(quant_q2_k, dmin), true);
 FORMAT_256(q3_k, head_q3_k, 16, 5, 0, false);
 FORMAT_256(q4_k, head_q4_k, 8, 0, offsetof(quant_q4_k, dmin), true);
 FORMAT_256(q5_k, head_q4_k, 8, 0, offsetof(quant_q5_k, dmin), true);
 FORMAT_256(q6_k, head_q6_k, 16, 2, 0, false);
 FORMAT_256(iq4_xs, head_iq4_xs, 8, 0, 0, false);
+static const format_256 format_i8_256 = {.codes = codes_i8_256,
+                                         .head = head_i8_256,
+                                         .bytes = sizeof(quant_i8_256),
+                                         .d_at = offsetof(quant_i8_256, d),
+                                         .groups = 16,
+                                         .d_is_f32 = true};
 
 #endif

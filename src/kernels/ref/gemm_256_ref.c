@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_256_ref.c - GEMM with weights in superblocks of 256 (K-quants, IQ4_XS).
+ * gemm_256_ref.c - GEMM with weights in superblocks of 256 (K-quants, IQ4_XS, quant_i8_256).
  *
  * A superblock has sixteen groups of 16 values. In some formats two neighbouring groups have the
  * same scale. A weight of group s is d * scale_s * q - dmin * min_s; only Q2_K, Q4_K and Q5_K have
@@ -21,6 +21,7 @@
  *     Q5_K        63      31       63,495,936
  *     Q6_K       128      32      133,169,152
  *     IQ4_XS      32     127      132,128,768
+ *     i8_256      31      62       62,492,672    (127 and 127: 524,386,048)
  *
  * and |msum| <= 63 * 256 * 127 = 2,048,256. All are far below 2^31.
  */
@@ -28,8 +29,10 @@
 
 #include "quant/blocks.h"
 #include "quant/half.h"
+#include "quant/unpack.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { GROUP = 16, N_GROUPS = QUANT_SUPERBLOCK / GROUP };
 
@@ -136,6 +139,14 @@ static void unpack_iq4_xs(const void *block, weights *w)
         w->q[i] = quant_iq4_values[b->qs[i / 32 * 16 + i % 16] >> (4 * (i % 32 / 16)) & 15];
 }
 
+static void unpack_i8_256(const void *block, weights *w)
+{
+    const quant_i8_256 *b = block;
+    w->d = b->d;
+    memcpy(w->scale, b->scale, sizeof w->scale);
+    memcpy(w->q, b->q, sizeof w->q);
+}
+
 static int32_t superblock_dot(const weights *w, const int8_t x[QUANT_SUPERBLOCK])
 {
     int32_t isum = 0;
@@ -213,4 +224,9 @@ void k_gemm_q6_k_ref(const kern_gemm_args *a)
 void k_gemm_iq4_xs_ref(const kern_gemm_args *a)
 {
     gemm_256_ref(a, &(format){unpack_iq4_xs, sizeof(quant_iq4_xs), false});
+}
+
+void k_gemm_i8_256_ref(const kern_gemm_args *a)
+{
+    gemm_256_ref(a, &(format){unpack_i8_256, sizeof(quant_i8_256), false});
 }

@@ -16,6 +16,7 @@
 
 #include "quant/blocks.h"
 #include "quant/half.h"
+#include "quant/unpack.h"
 
 #include <math.h>
 
@@ -92,6 +93,14 @@ static void unpack_iq4_nl(const void *block, weights *w)
         w->q[i] = quant_iq4_values[code_nibble(b->qs, i)];
 }
 
+static void unpack_mxfp4(const void *block, weights *w)
+{
+    const quant_mxfp4 *b = block;
+    w->d = quant_mxfp4_scale(b->e);
+    for (int i = 0; i < QUANT_BLOCK; i++)
+        w->q[i] = quant_fp4_values[code_nibble(b->qs, i)];
+}
+
 static int32_t block_dot(const int8_t w[QUANT_BLOCK], const int8_t x[QUANT_BLOCK])
 {
     int32_t isum = 0;
@@ -157,4 +166,9 @@ void k_gemm_q8_0_ref(const kern_gemm_args *a)
 void k_gemm_iq4_nl_ref(const kern_gemm_args *a)
 {
     gemm_32_ref(a, &(format){unpack_iq4_nl, sizeof(quant_iq4_nl), false});
+}
+
+void k_gemm_mxfp4_ref(const kern_gemm_args *a)
+{
+    gemm_32_ref(a, &(format){unpack_mxfp4, sizeof(quant_mxfp4), false});
 }

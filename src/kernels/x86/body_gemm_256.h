@@ -14,6 +14,7 @@
  *     Q5_K     0 .. 31    -        16          8 * 31 * 127 = 31,496    32
  *     Q6_K     0 .. 63   32        16          8 * 32 * 127 = 32,512    16
  *     IQ4_XS   1 .. 241 128     gemm_wide_avx2.c                        32
+ *     i8_256   0 .. 255 128     gemm_wide_avx2.c                        16
  *
  * Q4_K has no offset. With AVX-VNNI its sums start at -8 * (sum of x), and 8 * scale * (sum of x) is
  * added back to isum, with four vpdpwssd per superblock.
@@ -294,7 +295,7 @@ static tile_x activations_at(const format_256 *f, const kern_act *x, const chunk
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256]; /* one block of each of the last rows */
+    uint8_t stage[LANES * 288]; /* one block of each of the last rows, at most 276 bytes each */
     unsigned char buffer[];     /* up to KERN_SCRATCH_BYTES: prepared activations */
 } workspace;
 

@@ -13,13 +13,14 @@
  *     Q3_K     -32 .. 31      -4 .. 3     -124 .. 128      -v
  *     Q6_K    -128 .. 127    -32 .. 31  -4,064 .. 4,096    v / 256 rounded down, v mod 256
  *     IQ4_XS   -32 .. 31    -127 .. 113 -3,937 .. 4,064    v / 256 rounded down, v mod 256
+ *     i8_256  -128 .. 127   -128 .. 127 up to 16,384       v / 256 rounded down, v mod 256
  *
  * In the first three formats one 16-bit multiplication computes two bytes at once, because no byte
  * overflows. Their planes are unsigned bytes, and so is v mod 256; -v and v / 256 are signed. v of
  * Q3_K can be 128, which is not a signed byte, but never -128; so the plane is -v and the sum is
  * negated at the end. With |x| <= 127 a sum over a plane is at most 256 * 255 * 127 = 8,290,560.
- * The sum over the first plane is at most 256 * 217 * 127 = 7,055,104 in Q5_K (weight 8) 520,192 in
- * Q6_K (weight 256). All fit in 32 bits.
+ * The sum over the first plane is at most 256 * 217 * 127 = 7,055,104 in Q5_K (weight 8), 520,192 in
+ * Q6_K and 2,080,768 in i8_256 (weight 256). All fit in 32 bits.
  *
  * A step has four independent tile products, to hide the latency of the tile multiplication: two
  * groups by two planes or, with one plane, by the two halves of the superblock.
@@ -53,6 +54,7 @@ static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 8, 3};
 static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 8, 3};
 static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 32, 0, 8};
 static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 128, 0, 8};
+static const format_256 format_i8_256 = {sizeof(quant_i8_256), 16, 128, 0, 8};
 
 /* One superblock of 16 rows, unpacked: first plane, then the second (if any). */
 typedef struct slab_256 {
@@ -311,8 +313,8 @@ ALWAYS_INLINE void chain_step(const format_256 *f, chain_state *k, size_t at, bo
 typedef struct workspace {
     products last; /* products of the tile before */
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256]; /* one block of each of the last rows */
-    unsigned char buffer[];     /* up to KERN_SCRATCH_BYTES: accumulators, prepared sums */
+    uint8_t stage[LANES * MAX_BLOCK_BYTES]; /* one block of each of the last rows */
+    unsigned char buffer[]; /* up to KERN_SCRATCH_BYTES: accumulators, prepared sums */
 } workspace;
 _Static_assert(sizeof(workspace) % 64 == 0 && sizeof(workspace) <= MAX_WORKSPACE,
                "accumulators are aligned to cache lines and fit");
@@ -530,3 +532,4 @@ GEMM(q4_k, head_q4_k)
 GEMM(q5_k, head_q4_k)
 GEMM(q6_k, head_q6_k)
 GEMM(iq4_xs, head_iq4_xs)
+GEMM(i8_256, head_i8_256)

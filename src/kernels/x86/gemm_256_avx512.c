@@ -15,9 +15,10 @@
  *     Q5_K      16   0 .. 31    16     16 * 16 * 127 = 32,512
  *     Q6_K       8   0 .. 63    32      8 * 32 * 127 = 32,512
  *     IQ4_XS    32   1 .. 241  128     too large: vpmulld and vpaddd instead
+ *     i8_256    16   0 .. 255  128     likewise
  *
- * The sum of a piece starts at -offset * (sum of its activations). In Q3_K, Q6_K and IQ4_XS the
- * offset is part of the format. In Q4_K and Q5_K it is not, so sum_s (offset * scale_s) * xsum_s is
+ * The sum of a piece starts at -offset * (sum of its activations). In Q3_K, Q6_K, IQ4_XS and
+ * i8_256 the offset is part of the format. In Q4_K and Q5_K it is not, so sum_s (offset * scale_s) * xsum_s is
  * added back to isum, with four vpdpwssd per superblock. msum takes another four.
  *
  * One or two tokens take another way: gemm_rows_256_avx512.h.
@@ -45,6 +46,7 @@ static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 4, true, false, 3
 static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 4, true, false, 16, 16};
 static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 0, false, false, 8, 32};
 static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 0, false, true, 32, 128};
+static const format_256 format_i8_256 = {sizeof(quant_i8_256), 16, 0, false, true, 16, 128};
 
 /* One superblock of 16 rows, unpacked. */
 typedef struct slab_256 {
@@ -284,8 +286,8 @@ typedef struct kernel_256 {
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256];          /* one block of each of the last rows */
-    _Alignas(64) unsigned char buffer[]; /* accumulators, prepared activations */
+    uint8_t stage[LANES * MAX_BLOCK_BYTES]; /* one block of each of the last rows */
+    _Alignas(64) unsigned char buffer[];    /* accumulators, prepared activations */
 } workspace;
 
 /* Tokens t0 .. t0+n-1 with their prepared activations. */
@@ -436,3 +438,4 @@ GEMM(q4_k, head_q4_k)
 GEMM(q5_k, head_q4_k)
 GEMM(q6_k, head_q6_k)
 GEMM(iq4_xs, head_iq4_xs)
+GEMM(i8_256, head_i8_256)

@@ -5,6 +5,8 @@
 #include "kernels/x86/body_gemm_256.h"
 #include "kernels/x86/body_rows_256.h"
 
+#include "quant/unpack.h"
+
 ALWAYS_INLINE void head_iq4_xs(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m256i h[4]; /* d and scales_h, scales_l, then codes */
@@ -38,6 +40,37 @@ static const format_256 format_iq4_xs = {
     head_iq4_xs, codes_iq4_xs, sizeof(quant_iq4_xs), LARGEST_IQ4_XS, 128, 32, 0,
 };
 
+ALWAYS_INLINE void head_i8_256(const uint8_t *block, size_t stride, head_256 *out)
+{
+    __m256i last[4], scales[4];
+    load_columns(block + sizeof(quant_i8_256) - 16, stride, last); /* ends with d */
+    out->d = _mm256_castsi256_ps(last[3]);
+    load_columns(block + offsetof(quant_i8_256, scale), stride, scales);
+    EACH(s, 16)
+    {
+        out->scale[s] = dot_scale_signed(scales[s / 4], s % 4, 16, LARGEST_I8_256);
+    }
+}
+
+ALWAYS_INLINE void codes_i8_256(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
+{
+    EACH(s, 16)
+    {
+        __m256i q[4];
+        load_columns(block + 16 * s, stride, q);
+        EACH(i, 4)
+        {
+            q[i] = _mm256_xor_si256(q[i], _mm256_set1_epi8((char)0x80));
+        }
+        sink(to, 16 * s, q);
+    }
+}
+
+static const format_256 format_i8_256 = {
+    head_i8_256, codes_i8_256, sizeof(quant_i8_256), LARGEST_I8_256, 128, 16, 0,
+};
+
+GEMM(i8_256, avxvnni)
 GEMM(q2_k, avxvnni)
 GEMM(q3_k, avxvnni)
 GEMM_ROWS(q4_k, avxvnni)

@@ -33,7 +33,8 @@ enum {
     TILE = 6,  /* tokens per tile: 2 x 6 sums and 2 x 6 group sums fill the registers */
     MANY = 24, /* from this many tokens on the kernel is compute-bound */
     SLAB_COLS = 256,
-    SLAB_VECTORS = SLAB_COLS / 4
+    SLAB_VECTORS = SLAB_COLS / 4,
+    MAX_BLOCK_BYTES = 288 /* of a superblock; a multiple of 4 */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

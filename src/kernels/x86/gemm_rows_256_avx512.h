@@ -19,6 +19,7 @@
  *     Q5_K     0 .. 31      -     15,748
  *     Q6_K     0 .. 63     32     16,256
  *     IQ4_XS   1 .. 241   128     64,516: too large; vpmulld multiplies 32-bit lanes
+ *     i8_256   0 .. 255   128     65,024: likewise
  *
  * A sum starts at -offset * (sum of its activations), which is loaded instead of a zero.
  *
@@ -40,7 +41,6 @@ enum {
     MAX_TOKENS = 2,   /* with more, panels are faster */
     ROWS_FAR = 16384, /* bytes ahead of the superblocks: prefetched into L2 */
     ROWS_NEAR = 1024, /* into L1 */
-    MAX_BLOCK_BYTES = 256,
 };
 
 /* Scales and minima of a batch, one superblock per lane. */
@@ -193,6 +193,14 @@ ALWAYS_INLINE void row_codes_iq4_xs(const uint8_t *block, __m512i q[4])
     }
 }
 
+ALWAYS_INLINE void row_codes_i8_256(const uint8_t *block, __m512i q[4])
+{
+    EACH(k, 4)
+    {
+        q[k] = _mm512_xor_si512(_mm512_loadu_si512(block + 64 * k), _mm512_set1_epi8((char)0x80));
+    }
+}
+
 /* ---- scales and minima: bytes, one superblock per lane ---- */
 
 ALWAYS_INLINE void row_heads_q2_k(const uint8_t *block, batch_heads *out)
@@ -265,6 +273,11 @@ ALWAYS_INLINE void row_heads_iq4_xs(const uint8_t *block, batch_heads *out)
                  high = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xDD);
     out->scale[0] = _mm512_sub_epi8(_mm512_castps_si512(low), _mm512_set1_epi8(32));
     out->scale[1] = _mm512_sub_epi8(_mm512_castps_si512(high), _mm512_set1_epi8(32));
+}
+
+ALWAYS_INLINE void row_heads_i8_256(const uint8_t *block, batch_heads *out)
+{
+    head_i8_256_bytes(block, sizeof(quant_i8_256), &out->d, out->scale);
 }
 
 /* ---- formats ---- */
@@ -366,6 +379,17 @@ static const rows_format rows_iq4_xs = {
     .codes = row_codes_iq4_xs,
     .columns = COLUMNS_IQ4_XS,
     .table = {0, 0, 1, 1},
+    .spread = spread_16,
+};
+static const rows_format rows_i8_256 = {
+    .block_bytes = sizeof(quant_i8_256),
+    .offset = 128,
+    .scales = 4,
+    .wide = true,
+    .heads = row_heads_i8_256,
+    .codes = row_codes_i8_256,
+    .columns = COLUMNS_IN_ORDER,
+    .table = {0, 1, 2, 3},
     .spread = spread_16,
 };
 

@@ -11,7 +11,7 @@
 #define MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX512_H
 
 #include "kernels/x86/gemm_panel_avx512.h"
-#include "quant/blocks.h"
+#include "quant/unpack.h"
 
 #include <stddef.h>
 
@@ -264,6 +264,45 @@ ALWAYS_INLINE void codes_iq4_xs(const uint8_t *block, size_t stride, codes_sink_
         }
         sink(to, 32 * s, low);
         sink(to, 32 * s + 16, high);
+    }
+}
+
+/* ---- quant_i8_256 ---- */
+
+/* d and the scales as bytes: scale[i] has those of groups 4i .. 4i+3. */
+ALWAYS_INLINE void head_i8_256_bytes(const uint8_t *block, size_t stride, __m512 *d,
+                                     __m512i scale[4])
+{
+    __m512i last[4];
+    load_columns(block + sizeof(quant_i8_256) - 16, stride, last); /* ends with d */
+    *d = _mm512_castsi512_ps(last[3]);
+    load_columns(block + offsetof(quant_i8_256, scale), stride, scale);
+}
+
+/* The sums are wide, so the scales have 32 bits. */
+ALWAYS_INLINE void head_i8_256(const uint8_t *block, size_t stride, head_256 *out)
+{
+    __m512i scales[4];
+    head_i8_256_bytes(block, stride, &out->d, scales);
+    EACH(s, 16)
+    {
+        const __m512i top = _mm512_slli_epi32(scales[s / 4], (unsigned)(24 - 8 * (s % 4)));
+        out->scale[s] = _mm512_srai_epi32(top, 24);
+    }
+}
+
+/* Codes plus 128. */
+ALWAYS_INLINE void codes_i8_256(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
+{
+    EACH(s, 16)
+    {
+        __m512i v[4];
+        load_columns(block + 16 * s, stride, v);
+        EACH(i, 4)
+        {
+            v[i] = _mm512_xor_si512(v[i], _mm512_set1_epi8((char)0x80));
+        }
+        sink(to, 16 * s, v);
     }
 }
 

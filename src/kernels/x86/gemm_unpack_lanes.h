@@ -19,7 +19,8 @@ enum {
     LARGEST_Q4_K = DOT_OFFSET_Q4_K == 8 ? 8 : 15,
     LARGEST_Q5_K = 31,
     LARGEST_Q6_K = 32,
-    LARGEST_IQ4_XS = 127
+    LARGEST_IQ4_XS = 127,
+    LARGEST_I8_256 = 128
 };
 
 /* Scales and minima of a superblock of 8 rows. */

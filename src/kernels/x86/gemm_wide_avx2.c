@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_wide_avx2.c - GEMM and GEMV with Q8_0, IQ4_NL and IQ4_XS (8-bit codes), AVX2.
+ * gemm_wide_avx2.c - GEMM and GEMV with 8-bit codes: Q8_0, IQ4_NL, IQ4_XS, quant_i8_256. AVX2.
  *
  * vpmaddubsw would saturate with codes up to 255, so slabs hold 16-bit codes for vpmaddwd. Shifts
  * split the four 8-bit codes of a lane into two vectors, even and odd codes. Activations are
  * widened once, in the same order. 32 columns are sixteen vectors: eight of even and eight of odd
- * codes. IQ4_XS multiplies the scale into the codes: |scale * value| <= 32 * 127, and a superblock
- * is one sum.
+ * codes. Superblocks multiply the scale into the codes, and a superblock is one sum: |scale * value|
+ * is at most 32 * 127 in IQ4_XS, 128 * 128 in quant_i8_256.
  *
  * GEMV uses 8-bit codes: |code| * (x with the sign of the code), at most 2 * 128 * 127 = 32,512 per
- * pair, then vpmaddwd with the scale, or with 1. No sum exceeds 256 * 127 * 4,064 = 132,128,768.
+ * pair, then vpmaddwd with the scale, or with 1. No sum exceeds 256 * 127 * 16,384 = 532,676,608.
  */
 #include "kernels/x86/dot_avx2.h"
 
 #include "kernels/x86/body_rows_256.h"
+
+#include "quant/unpack.h"
 
 #include <stddef.h>
 
@@ -21,7 +23,7 @@ enum {
     PIECE = 32,                /* columns per block, or per scale of IQ4_XS */
     PIECE_VECTORS = PIECE / 2, /* vectors of 16-bit codes */
     SLAB_PIECES = SLAB_COLS / PIECE,
-    ROW_BYTES = SLAB_PIECES * sizeof(quant_q8_0) /* per row of a slab, largest format */
+    ROW_BYTES = 288 /* per row of a slab: at least 8 * sizeof(quant_q8_0), sizeof(quant_i8_256) */
 };
 
 /* 256 columns of 8 rows, unpacked. */
@@ -33,7 +35,7 @@ typedef struct slab_wide {
 /* Signed 8-bit codes of 32 columns: q[k] has columns 4k .. 4k+3. */
 typedef struct piece_8 {
     __m256i q[8];
-    __m256i scale; /* { scale, scale }; 1 if the format has no scales */
+    __m256i scale[2]; /* of each half: { scale, scale }; 1 if the format has no scales */
 } piece_8;
 
 /* Unpack d, or piece i, of a block of 8 rows. */
@@ -62,14 +64,14 @@ ALWAYS_INLINE void piece_q8_0(const uint8_t *block, size_t stride, int i, piece_
     (void)i;
     load_columns(block + offsetof(quant_q8_0, qs), stride, out->q);
     load_columns(block + offsetof(quant_q8_0, qs) + 16, stride, out->q + 4);
-    out->scale = _mm256_set1_epi16(1);
+    out->scale[0] = out->scale[1] = _mm256_set1_epi16(1);
 }
 
 ALWAYS_INLINE void piece_iq4_nl(const uint8_t *block, size_t stride, int i, piece_8 *out)
 {
     (void)i;
     iq4_lookup(block + offsetof(quant_iq4_nl, qs), stride, out->q);
-    out->scale = _mm256_set1_epi16(1);
+    out->scale[0] = out->scale[1] = _mm256_set1_epi16(1);
 }
 
 ALWAYS_INLINE void piece_iq4_xs(const uint8_t *block, size_t stride, int i, piece_8 *out)
@@ -80,13 +82,38 @@ ALWAYS_INLINE void piece_iq4_xs(const uint8_t *block, size_t stride, int i, piec
     const __m256i two = bits(_mm256_srl_epi32(head[0], _mm_cvtsi32_si128(16 + 2 * i)), 0, 3);
     const __m256i six = _mm256_or_si256(four, _mm256_slli_epi32(two, 4));
     const __m256i both = _mm256_or_si256(six, _mm256_slli_epi32(six, 16));
-    out->scale = _mm256_sub_epi16(both, _mm256_set1_epi16(32));
+    out->scale[0] = out->scale[1] = _mm256_sub_epi16(both, _mm256_set1_epi16(32));
     iq4_lookup(block + offsetof(quant_iq4_xs, qs) + 16 * (size_t)i, stride, out->q);
+}
+
+ALWAYS_INLINE __m256 d_i8_256(const uint8_t *block, size_t stride)
+{
+    __m256i last[4];
+    load_columns(block + sizeof(quant_i8_256) - 16, stride, last); /* ends with d */
+    return _mm256_castsi256_ps(last[3]);
+}
+
+ALWAYS_INLINE void piece_i8_256(const uint8_t *block, size_t stride, int i, piece_8 *out)
+{
+    __m256i scales[4];
+    load_columns(block + offsetof(quant_i8_256, scale), stride, scales);
+    const __m256i four = scales[i / 2];
+    EACH(half, 2)
+    {
+        /* The byte goes to the top of the lane, then to both halves. */
+        const __m128i up = _mm_cvtsi32_si128(24 - 8 * (2 * (i % 2) + half));
+        const __m256i high = _mm256_srai_epi32(_mm256_sll_epi32(four, up), 8);
+        out->scale[half] = _mm256_blend_epi16(_mm256_srli_epi32(high, 16), high, 0xAA);
+    }
+    load_columns(block + 32 * (size_t)i, stride, out->q);
+    load_columns(block + 32 * (size_t)i + 16, stride, out->q + 4);
 }
 
 static const format_wide format_q8_0 = {load_first_f16, piece_q8_0, sizeof(quant_q8_0), 1};
 static const format_wide format_iq4_nl = {load_first_f16, piece_iq4_nl, sizeof(quant_iq4_nl), 1};
 static const format_wide format_iq4_xs = {load_first_f16, piece_iq4_xs, sizeof(quant_iq4_xs),
+                                          SLAB_PIECES};
+static const format_wide format_i8_256 = {d_i8_256, piece_i8_256, sizeof(quant_i8_256),
                                           SLAB_PIECES};
 
 /* ---- tiles ---- */
@@ -203,8 +230,8 @@ ALWAYS_INLINE void unpack(const format_wide *f, const uint8_t *block, size_t str
             __m256i *q = out->q[b * (size_t)f->pieces + (size_t)i];
             EACH(k, 8)
             {
-                q[k] = _mm256_mullo_epi16(even_codes(p.q[k]), p.scale);
-                q[k + 8] = _mm256_mullo_epi16(odd_codes(p.q[k]), p.scale);
+                q[k] = _mm256_mullo_epi16(even_codes(p.q[k]), p.scale[k / 4]);
+                q[k + 8] = _mm256_mullo_epi16(odd_codes(p.q[k]), p.scale[k / 4]);
             }
         }
     }
@@ -223,7 +250,7 @@ ALWAYS_INLINE __m256 gemv_block(const format_wide *f, const uint8_t *block, size
         {
             const __m256i codes = _mm256_sign_epi8(set1_at(x + PIECE * i + 4 * k), p.q[k]);
             const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(p.q[k]), codes);
-            isum = add32_in_order(isum, _mm256_madd_epi16(pairs, p.scale));
+            isum = add32_in_order(isum, _mm256_madd_epi16(pairs, p.scale[k / 4]));
         }
     }
     const __m256 d = _mm256_mul_ps(f->d(block, stride), _mm256_set1_ps(dx));
@@ -364,4 +391,5 @@ static void gemm_wide_avx2(const kern_gemm_args *a, const kernel_wide *p)
 
 GEMM(q8_0)
 GEMM(iq4_nl)
+GEMM(i8_256)
 GEMM_ROWS(iq4_xs, avx2)

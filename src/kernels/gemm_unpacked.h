@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_unpacked.h - the formats without kernels of their own, and the product that each one uses.
+ *
+ * EACH(f, product, level) is expanded for every format f with a product that has a kernel at the level.
+ */
+#ifndef MOTE_KERNELS_GEMM_UNPACKED_H
+#define MOTE_KERNELS_GEMM_UNPACKED_H
+
+#define UNPACKED_TO_I8_256(EACH, level)                                                            \
+    EACH(iq1_s, i8_256, level)                                                                     \
+    EACH(iq1_m, i8_256, level)                                                                     \
+    EACH(iq2_xxs, i8_256, level)                                                                   \
+    EACH(iq2_xs, i8_256, level)                                                                    \
+    EACH(iq2_s, i8_256, level)                                                                     \
+    EACH(iq3_xxs, i8_256, level)                                                                   \
+    EACH(iq3_s, i8_256, level)                                                                     \
+    EACH(tq1_0, i8_256, level)                                                                     \
+    EACH(tq2_0, i8_256, level)
+
+#define UNPACKED_TO_Q8_0(EACH, level)                                                              \
+    EACH(mxfp4, q8_0, level)                                                                       \
+    EACH(q1_0, q8_0, level)                                                                        \
+    EACH(q2_0, q8_0, level)
+
+#define UNPACKED_TO_F16(EACH, level) EACH(nvfp4, f16, level)
+
+/* In a function that fills a table of kernels. */
+#define SET_UNPACKED(f, product, level) table->gemm_##f = k_gemm_##f##_##level;
+
+#endif
