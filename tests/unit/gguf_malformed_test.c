@@ -280,11 +280,11 @@ static void offset_wraps(test_gguf *b)
 }
 static void unknown_type_beyond_the_end(test_gguf *b)
 {
-    at_offset(b, 17, (uint64_t)1 << 40);
+    at_offset(b, 26, (uint64_t)1 << 40);
 }
 static void unknown_type_offset_wraps(test_gguf *b)
 {
-    at_offset(b, 17, UINT64_MAX - 31);
+    at_offset(b, 26, UINT64_MAX - 31);
 }
 
 typedef struct malformed {

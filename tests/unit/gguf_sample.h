@@ -52,7 +52,7 @@ static inline void sample_file(test_gguf *b)
     test_gguf_tensor(b, "vector", 0, 1, vector, values, sizeof values);
     test_gguf_tensor(b, "matrix", 8, 2, matrix, NULL, 3 * 2 * 34);
     test_gguf_tensor(b, "cube", 14, 4, cube, NULL, 4 * 210);
-    test_gguf_tensor(b, "foreign", 17, 2, matrix, NULL, 10); /* IQ2_XS: listed, but not supported */
+    test_gguf_tensor(b, "foreign", 26, 2, matrix, NULL, 10); /* I32: listed, but not supported */
     test_gguf_finish(b);
 }
 

@@ -181,7 +181,7 @@ static void tensors_have_shape_format_and_data(void **state)
     assert_null(t->format);
     assert_null(t->data);
     assert_int_equal(t->bytes, 0);
-    assert_int_equal(t->gguf_type, 17);
+    assert_int_equal(t->gguf_type, 26);
 }
 
 static void version_2_and_no_alignment_key(void **state)
