@@ -25,7 +25,7 @@ bool hub_split_name(const char *path, uint32_t *part, uint32_t *parts, size_t *s
     return true;
 }
 
-static bool hub_is_mtp(const char *path)
+bool hub_is_mtp(const char *path)
 {
     const str name = match_base(str_of(path));
     return match_start(name, "mtp-") && match_end(name, gguf_suffix);
@@ -250,7 +250,7 @@ static int32_t choose_mmproj(const hub_file *files, size_t n, const char *weight
     return at[mmproj_choose(match_base(str_of(weights)).p, names, count, &rival)];
 }
 
-static int32_t choose_mtp(const hub_file *files, size_t n, const char *weights)
+int32_t hub_choose_mtp(const hub_file *files, size_t n, const char *weights)
 {
     char quant[KNOWN_QUANT_BYTES];
     int32_t best = HUB_NO_FILE;
@@ -282,7 +282,7 @@ static mote_status choose_with(hub_choice *out, const hub_file *files, size_t n,
     if (out->mmproj == HUB_NO_FILE)
         out->mmproj = choose_mmproj(files, n, files[first].path);
     if (out->mtp == HUB_NO_FILE)
-        out->mtp = choose_mtp(files, n, files[first].path);
+        out->mtp = hub_choose_mtp(files, n, files[first].path);
     out->bytes = 0;
     for (uint32_t i = 0; i < out->n_weights; i++)
         out->bytes += files[out->weights[i]].bytes;

@@ -52,6 +52,9 @@ mote_status hub_choose_files(hub_choice *out, const hub_file *files, size_t n, c
 mote_status hub_choose_known(hub_choice *out, const hub_file *files, size_t n,
                              const known_model *row, const char *quant, mote_error *err);
 
+/* The index of the MTP file of weights with this path; HUB_NO_FILE: none. */
+int32_t hub_choose_mtp(const hub_file *files, size_t n, const char *weights);
+
 /* ---- names of files ---- */
 
 /* NAME-00002-of-00003.gguf: *part is 2, *parts is 3, *stem the length of the path without
@@ -61,6 +64,9 @@ bool hub_split_name(const char *path, uint32_t *part, uint32_t *parts, size_t *s
 bool hub_is_weights(const char *path);
 /* The same, and it is not a part after the first. */
 bool hub_is_model(const char *path);
+
+/* The path is that of an MTP head. */
+bool hub_is_mtp(const char *path);
 
 /* The quantisation in a file name, such as "Q4_K_M", "UD-Q4_K_XL" or "BF16"; "": none found. */
 void hub_quant_of(const char *path, char out[KNOWN_QUANT_BYTES]);

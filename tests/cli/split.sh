@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A model in three files: the same logits as the whole one, listed by mote show, refused if a part is missing.
+# An MTP head in a file next to the model: the same logits of the head.
 . "$(dirname "$0")/lib.sh"
 need_model
 
@@ -26,5 +27,24 @@ call 1 run "$work/tiny-00001-of-00003.gguf" Hello
 stderr_is "mote: part 2 of 3 of the model: cannot open $work/tiny-00002-of-00003.gguf: No such file or directory; all parts must be in one directory [io_error]"
 call 6 show "$work/away"
 grep -q 'away is part 2 of 3 of a split model, so its name must end in -00002-of-00003.gguf' "$work/err" || fail "renamed part"
+
+"$SPLIT" --head "$model" "$work/body.gguf" "$work/mtp-body.gguf" || fail "split_gguf --head"
+call 0 logits "$model" --ids "$ids" --mtp --all --out "$work/whole"
+[ "$(wc -c <"$work/whole")" -eq $((13 * 8192 * 4)) ] || fail "--mtp --all of 14 tokens does not write 13 rows"
+call 0 logits "$work/body.gguf" --ids "$ids" --mtp --all --out "$work/split"
+cmp "$work/whole" "$work/split" || fail "the logits of a head next to the model are others"
+call 0 logits "$work/body.gguf" --ids "$ids" --mtp --out "$work/last"
+tail -c $((8192 * 4)) "$work/whole" | cmp - "$work/last" || fail "--mtp without --all is not the last row"
+call 0 show "$work/body.gguf" --json
+json 'd["model"]["draft_head"] and d["memory"]["drafts"] > 0'
+call 2 logits "$model" --ids 39 --mtp
+stderr_is "mote: --mtp needs at least 2 input tokens [bad_argument]"
+
+# Another file with such a name is not used, and a model without a head has no such logits.
+cp "$work/body.gguf" "$work/mtp-body.gguf"
+call 0 logits "$work/body.gguf" --ids "$ids" --out "$work/last"
+grep -q 'mtp-body.gguf is not used: .* is not an MTP head' "$work/err" || fail "note: $(cat "$work/err")"
+call 1 logits "$work/body.gguf" --ids "$ids" --mtp -q
+grep -q 'the model has no MTP head' "$work/err" || fail "no head: $(cat "$work/err")"
 
 finish

@@ -117,8 +117,7 @@ static int conversation_open_model(conversation *t, const char *mmproj, bool nee
     mote_error err;
     if (mmproj[0] == '\0' || needed)
         return load_model(&t->on, path, mmproj[0] != '\0' ? mmproj : NULL, isa);
-    const mote_model_options options = {.isa = isa, .mmproj = mmproj};
-    if (mote_model_open(&t->on.model, path, &options, &err) == MOTE_OK)
+    if (load_open(&t->on, path, mmproj, isa, &err) == MOTE_OK)
         return CLI_DONE;
     const int code = load_model(&t->on, path, NULL, isa);
     if (code == CLI_DONE)

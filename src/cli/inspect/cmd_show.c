@@ -362,7 +362,7 @@ static int show_file_and_model(show_state *s)
     mote_error err;
     if (show_file_open(&s->file, s->path, &err) != MOTE_OK)
         return load_failed(s->path, &err);
-    if (mote_model_open(&s->on.model, s->path, NULL, &s->why_not) == MOTE_OK) {
+    if (load_open(&s->on, s->path, NULL, MOTE_ISA_BEST, &s->why_not) == MOTE_OK) {
         mote_model_describe(s->on.model, &s->info);
         if (show_plan_memory(s, &err) != MOTE_OK)
             return msg_error(&err);

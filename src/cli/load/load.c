@@ -10,6 +10,7 @@
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
+#include "store/mtp_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,9 +119,27 @@ int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
     if (code != CLI_DONE)
         return code;
     mote_error err;
-    mote_status status =
-        mote_model_open(&l->model, path, &(mote_model_options){.isa = isa, .mmproj = vision}, &err);
+    mote_status status = load_open(l, path, vision, isa, &err);
     return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
+}
+
+mote_status load_open(loaded *l, const char *path, const char *vision, mote_isa isa,
+                      mote_error *err)
+{
+    char mtp[MTP_PATH_BYTES];
+    mtp_file_find(mtp, path);
+    mote_model_options options = {.isa = isa, .mmproj = vision, .mtp = mtp[0] != '\0' ? mtp : NULL};
+    const mote_status status = mote_model_open(&l->model, path, &options, err);
+    if (status == MOTE_OK || options.mtp == NULL)
+        return status;
+    mote_error without;
+    options.mtp = NULL;
+    if (mote_model_open(&l->model, path, &options, &without) != MOTE_OK) {
+        *err = without;
+        return without.status;
+    }
+    msg_note("%s is not used: %s", mtp, err->text);
+    return MOTE_OK;
 }
 
 /* --memory, or else what is available. *mapped: bytes of the model's files. */
@@ -129,7 +148,7 @@ static uint64_t load_budget(const mote_model *model, uint64_t given, uint64_t *m
 {
     mote_model_info info;
     mote_model_describe(model, &info);
-    *mapped = info.file_bytes + info.vision_file_bytes;
+    *mapped = info.file_bytes + info.vision_file_bytes + info.draft_file_bytes;
     *source = "--memory";
     if (given > 0)
         return given;

@@ -76,6 +76,10 @@ int load_failed(const char *path, mote_error *err);
 
 /* Opens the model file; `vision` is the path of its vision encoder (mmproj), or NULL. */
 int load_model(loaded *l, const char *path, const char *vision, mote_isa isa);
+/* The same without reports. A file with an MTP head in the directory of the model is opened too; if
+ * it cannot be used, a note says why. */
+mote_status load_open(loaded *l, const char *path, const char *vision, mote_isa isa,
+                      mote_error *err);
 /* Reads the mapped file into memory, with a progress line. A signal ends it. A file that exceeds
  * `memory` bytes, or what is available if that is 0, is refused at once. */
 int load_prefault(const loaded *l, uint64_t memory);

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/models/model_registry_int.h"
+#include "store/mtp_file.h"
 
 #include <stdio.h>
 
@@ -245,8 +246,16 @@ static mote_status loader_open(model_registry *r, model_entry *e, const char *we
                                const char *mmproj, uint64_t *bytes, load_failure *failure)
 {
     const bool vision = mmproj != NULL && r->options.fork_server != NULL;
-    const mote_model_options open = {.isa = r->options.isa, .mmproj = vision ? mmproj : NULL};
+    char mtp[MTP_PATH_BYTES];
+    mtp_file_find(mtp, weights);
+    mote_model_options open = {.isa = r->options.isa,
+                               .mmproj = vision ? mmproj : NULL,
+                               .mtp = mtp[0] != '\0' ? mtp : NULL};
     mote_status status = mote_model_open(&e->model, weights, &open, &failure->error);
+    if (status != MOTE_OK && open.mtp != NULL) { /* perhaps that of another model */
+        open.mtp = NULL;
+        status = mote_model_open(&e->model, weights, &open, &failure->error);
+    }
     if (status == MOTE_OK) {
         const served_model_options model = loader_model_options(r, e);
         status = served_model_plan_memory(&model, bytes, &failure->too_large, &failure->error);
