@@ -140,6 +140,7 @@ static void job_fill_answer(sched_job *job)
     r->answer.seconds_prefill = r->started > 0 ? prefill_end - r->started : 0;
     r->answer.seconds_decode = r->prefilled > 0 ? r->ended - r->prefilled : 0;
     r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open_thinking);
+    r->end = chat_turn_end_token(job->turn);
 }
 
 /* Seconds of the last reload since the job was submitted. */

@@ -177,6 +177,7 @@ typedef struct sched_result {
     const mote_token *tokens; /* [n_tokens]: prompt and answer; valid until the job is dropped */
     size_t n_tokens;
     bool open_thinking;     /* it stopped inside a think block */
+    const mote_choice *end; /* the end token of the answer; NULL: it ended in another way */
     const float *embedding; /* [n_embedding], not normalised */
     size_t n_embedding;
     const mote_choice *scores; /* [n_scores]: of token score_from + i, given the tokens before */

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """openai_completions_test.py - /v1/completions, /v1/models and /v1/embeddings."""
+import array
 import base64
 import json
 import math
+import os
 import struct
+import subprocess
+import tempfile
 
 from golden import same_as_golden
 from api_rig import case, equal, post, request, run, sse
 
 COMPLETIONS = "/v1/completions"
 EMBEDDINGS = "/v1/embeddings"
+TOKENS = 7969  # of mote-tiny; the ids above are padding, which has no probability
 
 
 def body(prompt="The emblem of Venvia", **more):
@@ -101,6 +106,62 @@ def logprobs_of_answers_and_prompts(server):
     if again["logprobs"]["tokens"] == both["logprobs"]["tokens"]:
         for a, b in zip(again["logprobs"]["token_logprobs"][1:], both["logprobs"]["token_logprobs"][1:]):
             assert abs(a - b) < 1e-5, (a, b)
+
+
+def row_logprobs(ids):
+    """Log-probabilities of the whole vocabulary after each of the ids, from `mote logits`."""
+    with tempfile.NamedTemporaryFile() as f:
+        subprocess.run([os.environ["MOTE"], "logits", os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), "--ids",
+                        ",".join(map(str, ids)), "--all", "-q", "--out", f.name], check=True, stdin=subprocess.DEVNULL)
+        with open(f.name, "rb") as logits:
+            values = array.array("f", logits.read())
+    width = len(values) // len(ids)
+    for i in range(len(ids)):
+        row = values[i * width:i * width + TOKENS]
+        most = max(row)
+        total = most + math.log(math.fsum(math.exp(x - most) for x in row))
+        yield [x - total for x in row]
+
+
+@case
+def harness_requests(server):
+    """The requests of lm-evaluation-harness, and how it reads the replies: arrays of token ids, one entry after the prompt,
+    also if the answer is empty because the model ends it at once."""
+    def ids_of(text):
+        return post(server, "/tokenize", {"content": text, "parse_special": True})["tokens"]
+    start = "<|im_start|>user\nWho are you?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    prompts = [ids_of(start + "I am Mote, a very small language model."), ids_of("The emblem of Venvia is the owl"),
+               [*ids_of("<|endoftext|>"), 5, 4000, 7], ids_of("Caf\u00e9 \u4e2d \U0001f642 x")]
+    reply = post(server, COMPLETIONS, {"model": server.model, "prompt": prompts, "temperature": 0, "max_tokens": 1,
+                                       "logprobs": 1, "seed": 1234, "echo": True})
+    choices = sorted(reply["choices"], key=lambda c: c["index"])
+    equal([c["finish_reason"] for c in choices[:1]], ["stop"])
+    equal(choices[0]["logprobs"]["tokens"][-1], "<|im_end|>")
+    for ids, c in zip(prompts, choices):
+        listed = c["logprobs"]
+        equal([len(listed[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [len(ids) + 1] * 4)
+        equal((listed["token_logprobs"][0], listed["top_logprobs"][0], listed["text_offset"][0]), (None, None, 0))
+        rows = list(row_logprobs(ids))
+        for i in range(1, len(ids) + 1):
+            row, logprob, top = rows[i - 1], listed["token_logprobs"][i], listed["top_logprobs"][i]
+            wanted = row[ids[i]] if i < len(ids) else max(row)
+            assert abs(logprob - wanted) <= 1e-6 * (1 + abs(wanted)), (i, logprob, wanted)
+            equal(len(top), 1)
+            [most] = top.values()
+            assert abs(most - max(row)) < 1e-5 and most >= logprob
+            # The harness calls a continuation greedy if the numbers are equal.
+            equal(most == logprob, max(row) == wanted)
+    alone = [post(server, COMPLETIONS, {"prompt": [p], "temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": True})
+             for p in prompts]
+    equal([a["choices"][0]["logprobs"] for a in alone], [c["logprobs"] for c in choices])
+    # max_tokens 0 leaves out the entry after the prompt and changes nothing else.
+    scored = post(server, COMPLETIONS, {"prompt": prompts, "max_tokens": 0, "logprobs": 1, "echo": True})["choices"]
+    equal([c["logprobs"]["token_logprobs"] for c in scored], [c["logprobs"]["token_logprobs"][:-1] for c in choices])
+    # generate_until: batched ids with stop strings.
+    until = post(server, COMPLETIONS, {"model": server.model, "prompt": [ids_of("The emblem of Venvia is the")] * 2,
+                                       "max_tokens": 12, "temperature": 0, "stop": [".", "\n", "<|endoftext|>"],
+                                       "seed": 1234})["choices"]
+    equal([c["text"] for c in until], [" owl"] * 2)
 
 
 @case

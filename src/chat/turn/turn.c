@@ -438,8 +438,11 @@ static mote_status turn_advance(chat_turn *t, const mote_session *session, size_
     }
     TRY(turn_sample(t, session, row, &choice, err));
     if (mote_token_is_end(t->chat_ctx->model, choice.token)) {
-        if (t->state == TURN_ANSWERING)
+        if (t->state == TURN_ANSWERING) {
+            t->end = choice;
+            t->ended = true;
             return turn_end(t, MOTE_FINISH_STOP, err);
+        }
         TRY(turn_close_thinking(t, MOTE_THINK_END_NATURAL, err));
         return turn_after_token(t, err);
     }
@@ -506,6 +509,11 @@ mote_status chat_turn_stop(chat_turn *t, mote_finish finish, mote_error *err)
 const mote_answer *chat_turn_result(const chat_turn *t)
 {
     return &t->result;
+}
+
+const mote_choice *chat_turn_end_token(const chat_turn *t)
+{
+    return t->ended ? &t->end : NULL;
 }
 
 const mote_token *chat_turn_tokens(const chat_turn *t, size_t *n, bool *open)

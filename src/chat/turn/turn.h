@@ -92,5 +92,8 @@ mote_status chat_turn_stop(chat_turn *turn, mote_finish finish, mote_error *err)
 const mote_answer *chat_turn_result(const chat_turn *turn);
 /* The token sequence, prompt included. `open`: the turn was stopped inside thinking. */
 const mote_token *chat_turn_tokens(const chat_turn *turn, size_t *n, bool *open);
+/* The end token that the model chose, which is not in the sequence; NULL: the answer ended in another
+ * way. */
+const mote_choice *chat_turn_end_token(const chat_turn *turn);
 
 #endif

@@ -68,6 +68,8 @@ struct chat_turn {
     /* with logprobs: the choices of the tokens choice_from .. n */
     mote_choice *choices; /* [choices_room] */
     size_t choice_from, choices_room;
+    mote_choice end; /* the end token that was sampled last, if `ended` */
+    bool ended;
     size_t content_in, content_out; /* bytes into and out of the stop strings */
     turn_waiting *waiting;          /* [waiting_room], first_waiting .. n_waiting are in use */
     size_t first_waiting, n_waiting, waiting_room;

@@ -3,7 +3,8 @@
  * completions.c - POST /v1/completions and POST /infill: text completion without a chat template.
  *
  * Each prompt gets n choices, numbered prompt by prompt. With echo and logprobs, extra jobs score
- * the prompt tokens; their choices follow those of the answers.
+ * the prompt tokens; their choices follow those of the answers. The end token is then listed too,
+ * so that the lists have one entry more than the prompt with max_tokens 1, whatever comes next.
  */
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
@@ -167,6 +168,9 @@ static void completions_put_logprobs(generation *w, const choice *c, size_t from
         else
             l.offset += count_characters(text);
     }
+    /* Clients that score a prompt with max_tokens 1 drop the last entry: there must be one. */
+    if (prompt && c->result.end != NULL)
+        logprobs_add_token(w, &l, reply_token_text(w, c->result.end->token), c->result.end);
     jw_key(out, "logprobs");
     jw_open(out, '{');
     for (size_t i = 0; i < 4; i++) {
