@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.c - see checkpoint.h. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "convert/checkpoint.h"
 
 #include "base/mem.h"
