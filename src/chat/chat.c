@@ -172,7 +172,9 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
     if (status == MOTE_OK && options != NULL)
         status = chat_template_choose(&chat->chat_ctx.template, options->chat_template, err);
     if (status == MOTE_OK)
-        status = spec_new(&chat->spec, &(spec_options){.max_items = 1}, err);
+        status = spec_new(
+            &chat->spec,
+            &(spec_options){.max_items = 1, .draft = spec_draft_of(engine), .with = engine}, err);
     if (status != MOTE_OK) {
         mote_chat_free(chat);
         return status;

@@ -12,6 +12,8 @@
  */
 #include "spec/spec_int.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +64,7 @@ static void item_look_up(const spec *s, spec_item *it)
 {
     mote_token found[SPEC_MAX_DRAFT];
     const size_t room = item_room(it);
-    it->n_draft = it->n_model = it->tried = it->accepted = 0;
+    it->n_draft = it->n_given = it->n_model = it->tried = it->accepted = 0;
     it->left = false;
     if (it->seq == NULL || it->mode == SPEC_OFF)
         return;
@@ -125,7 +127,7 @@ typedef struct plan_sum {
     double tokens;   /* expected */
     size_t rows;     /* of logits */
     size_t extra;    /* rows beyond one per sequence */
-    size_t rounds;   /* of the model */
+    double rounds;   /* of the model */
     size_t drafting; /* sequences for which it drafts */
 } plan_sum;
 
@@ -148,9 +150,9 @@ static bool sum_add(plan_sum *sum, const spec_candidate *c, const spec_item *it,
     sum->extra++;
     sum->tokens += (double)c->reached;
     if (c->guessed) {
-        const size_t round = c->place - it->n_draft + 1;
-        sum->rounds = round > sum->rounds ? round : sum->rounds;
-        sum->drafting += round == 1;
+        const size_t drafted = c->place - it->n_draft + 1;
+        sum->rounds = fmax(sum->rounds, spec_rounds(drafted, it->n_draft));
+        sum->drafting += drafted == 1;
     }
     return true;
 }
@@ -160,7 +162,7 @@ static double sum_rate(const spec *s, const plan_sum *sum, size_t n)
 {
     double seconds = spec_step_seconds(s, n, sum->extra);
     if (sum->rounds > 0)
-        seconds += (double)sum->rounds * spec_round_seconds(s, sum->drafting);
+        seconds += sum->rounds * spec_round_seconds(s, n, sum->drafting);
     return sum->tokens / seconds;
 }
 
@@ -226,7 +228,7 @@ static mote_status plan_draft(spec *s, spec_item *items, size_t n, float stop_be
     size_t at[SPEC_STREAMS], wanted = 0;
     for (size_t i = 0; i < n && wanted < SPEC_STREAMS; i++) {
         spec_item *it = &items[i];
-        if (s->counts[i] <= it->n_draft)
+        if (s->counts[i] <= it->n_draft || it->held == 0)
             continue;
         memcpy(it->step, it->tokens + it->held, item_certain(it) * sizeof *it->step);
         at[wanted] = i;
@@ -245,6 +247,7 @@ static mote_status plan_draft(spec *s, spec_item *items, size_t n, float stop_be
     for (size_t w = 0; w < wanted && status == MOTE_OK; w++) {
         const spec_request *r = &s->requests[w];
         spec_item *it = &items[at[w]];
+        it->n_given = it->n_draft;
         it->n_model = r->n_drafted;
         for (size_t i = 0; i < r->n_drafted; i++) {
             const uint8_t cell = spec_cell_model(it->n_draft, r->probabilities[i]);
@@ -263,7 +266,7 @@ static float plan_threshold(const spec *s, size_t n)
     const double plain = spec_step_seconds(s, n, 0);
     if (!(plain > 0))
         return 0;
-    return (float)((spec_step_seconds(s, n, 1) - plain + spec_round_seconds(s, n)) / plain);
+    return (float)((spec_step_seconds(s, n, 1) - plain + spec_round_seconds(s, n, n)) / plain);
 }
 
 mote_status spec_plan(spec *s, spec_item *items, size_t n, size_t max_rows, mote_error *err)
@@ -282,6 +285,39 @@ mote_status spec_plan(spec *s, spec_item *items, size_t n, size_t max_rows, mote
             items[i].n_draft = status != MOTE_OK ? 0 : s->counts[i];
     return status;
 }
+
+/* ---- the MTP head ---- */
+
+spec_draft_fn *spec_draft_of(const mote_engine *engine)
+{
+    mote_memory memory;
+    mote_engine_memory(engine, &memory);
+    return memory.drafts > 0 ? spec_draft_mtp : NULL;
+}
+
+mote_status spec_draft_mtp(void *with, spec_request *requests, size_t n, mote_error *err)
+{
+    mote_draft_item items[SPEC_STREAMS];
+    assert(n <= SPEC_STREAMS);
+    for (size_t i = 0; i < n; i++)
+        items[i] = (mote_draft_item){.session = requests[i].session,
+                                     .next = requests[i].given[0],
+                                     .given = requests[i].given + 1,
+                                     .n_given = requests[i].n_given - 1,
+                                     .n = requests[i].n,
+                                     .stop_below = requests[i].stop_below};
+    const mote_status status = mote_draft(with, items, n, err);
+    for (size_t i = 0; i < n; i++) {
+        const size_t drafted = status == MOTE_OK ? items[i].n_drafts : 0;
+        requests[i].n_drafted = drafted;
+        memcpy(requests[i].tokens, items[i].tokens, drafted * sizeof *items[i].tokens);
+        memcpy(requests[i].probabilities, items[i].probability,
+               drafted * sizeof *items[i].probability);
+    }
+    return status == MOTE_E_MEMORY ? MOTE_OK : status;
+}
+
+/* ---- the work ---- */
 
 mote_work spec_item_work(const spec_item *it)
 {

@@ -61,6 +61,12 @@ typedef struct spec_request {
 /* Drafts for several sessions at once. It leaves their lengths, tokens and logits unchanged. */
 typedef mote_status spec_draft_fn(void *with, spec_request *requests, size_t n, mote_error *err);
 
+/* The MTP head: `with` is the engine, created with `drafts`. Without free KV pages it drafts
+ * nothing. */
+spec_draft_fn spec_draft_mtp;
+/* spec_draft_mtp if the engine can draft, else NULL: for spec_options.draft. */
+spec_draft_fn *spec_draft_of(const mote_engine *engine);
+
 /* ---- an engine ---- */
 
 typedef struct spec spec;
@@ -113,6 +119,7 @@ typedef struct spec_item {
     uint8_t source[SPEC_MAX_DRAFT]; /* spec_source of each draft token */
     uint8_t cell[SPEC_MAX_DRAFT];   /* acceptance statistics that it belongs to */
     float chance[SPEC_MAX_DRAFT];   /* that it is accepted if those before it are */
+    size_t n_given;                 /* lookup tokens that were given to spec_draft_fn */
     size_t n_model;                 /* tokens drafted by spec_draft_fn, used or not */
     /* set by spec_walk_result(); a sequence that left the step has left = true instead */
     size_t tried, accepted;

@@ -88,8 +88,10 @@ float spec_chance_of_place(const spec *s, const spec_seq *seq, size_t place);
 double spec_step_seconds(const spec *s, size_t n, size_t extra);
 /* Most extra rows that the tuner tries: unknown costs are approached in steps. */
 size_t spec_extra_limit(const spec *s, size_t n);
-/* Seconds of one round of drafts for n sequences. */
-double spec_round_seconds(const spec *s, size_t n);
+/* Seconds of one round of model drafts for `drafting` of n sequences. */
+double spec_round_seconds(const spec *s, size_t n, size_t drafting);
+/* Rounds of a model draft: one per token; a token that it was given has no output head. */
+double spec_rounds(size_t drafted, size_t given);
 
 /* May a step of n sequences have drafts? Measures plain steps when due, and pauses. */
 bool spec_may_draft(const spec *s, size_t n);

@@ -172,10 +172,15 @@ size_t spec_extra_limit(const spec *s, size_t n)
     return most > 0 ? 2 * most : 2;
 }
 
-double spec_round_seconds(const spec *s, size_t n)
+double spec_round_seconds(const spec *s, size_t n, size_t drafting)
 {
-    const spec_costs *c = costs_of(s, n);
-    return c->n_draft > 0 ? c->draft : prior_round * c->plain;
+    const spec_costs *c = costs_of(s, drafting);
+    return c->n_draft > 0 ? c->draft : prior_round * costs_of(s, n)->plain;
+}
+
+double spec_rounds(size_t drafted, size_t given)
+{
+    return drafted > 0 ? (double)drafted + (double)given / 3 : 0;
 }
 
 /* A moving average. One slow step, of a machine that did something else, moves it little. */
@@ -250,7 +255,8 @@ static void explore_adapt(spec *s, bool any_accepted)
 
 typedef struct step_totals {
     size_t sequences, certain, drafted, accepted; /* certain: beyond one per sequence */
-    size_t rounds;
+    size_t drafting;                              /* sequences that the model drafted for */
+    double rounds;
     bool chosen; /* the tuner chose a draft */
 } step_totals;
 
@@ -262,7 +268,8 @@ static step_totals step_count(const spec_item *items, size_t n)
         t.certain += it->n - it->held - 1;
         t.drafted += it->n_draft;
         t.accepted += it->left ? 0 : it->accepted;
-        t.rounds = it->n_model > t.rounds ? it->n_model : t.rounds;
+        t.rounds = fmax(t.rounds, spec_rounds(it->n_model, it->n_given));
+        t.drafting += it->n_model > 0;
         t.chosen |= it->mode == SPEC_AUTO && it->n_draft + it->n_model > 0;
     }
     return t;
@@ -272,9 +279,10 @@ static step_totals step_count(const spec_item *items, size_t n)
 static void observe_seconds(spec *s, const step_totals *t, double plan_seconds, double step_seconds)
 {
     spec_costs *c = &s->costs[t->sequences < SPEC_STREAMS ? t->sequences : SPEC_STREAMS];
+    spec_costs *d = &s->costs[t->drafting < SPEC_STREAMS ? t->drafting : SPEC_STREAMS];
     const size_t extra = t->certain + t->drafted;
     if (t->rounds > 0)
-        average_add(&c->draft, &c->n_draft, plan_seconds / (double)t->rounds);
+        average_add(&d->draft, &d->n_draft, plan_seconds / t->rounds);
     if (extra == 0) {
         average_add(&c->plain, &c->n_plain, step_seconds);
         c->since_plain = 0;

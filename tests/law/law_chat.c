@@ -3,7 +3,7 @@
  * law_chat.c - laws L1 to L3 and L7 for whole answers: grammars, thinking budgets, penalties, tool
  * calls, repetition loops, ended thinking. A request gives the same tokens, events and
  * log-probabilities alone and in any batch, with any split of the prompt, thread count, instruction
- * set level and drafts. Drafts come from suffix lookup, from the known answer and from dice.
+ * set level and drafts. Drafts come from suffix lookup, the MTP head, the known answer and from dice.
  *
  *   law_chat [SEED [LEVEL]]      MOTE_TEST_SCALE (percent) scales the number of rounds
  */
@@ -76,6 +76,7 @@ static mote_engine *engine_for(const mote_model *model, uint32_t threads)
                                          .sessions = SLOTS,
                                          .positions = 2048ull * SLOTS,
                                          .kept_states = 4,
+                                         .drafts = true,
                                          .logits_rows = SLOTS * SPEC_MAX_ROWS};
     return rig_engine(model, &options);
 }
@@ -140,18 +141,21 @@ static mote_status draft_known(void *with, spec_request *wanted, size_t n, mote_
     return MOTE_OK;
 }
 
-/* Drafts of a batch: none, lookup alone, mostly right, or random tokens. */
+/* Drafts of a batch: none, lookup alone, the MTP head, random tokens, or mostly right ones. */
 static void open_drafts(turn_host *h, turn_job *slots, draft_source *d)
 {
     static const uint32_t wrongs[] = {1, 4, 20};
-    const uint32_t kind = rig_below(d->random, 5);
+    const uint32_t kind = rig_below(d->random, 6);
     mote_error err;
     spec_options options = {.max_items = SLOTS, .with = d};
     if (kind == 0)
         return;
-    if (kind > 1) {
+    if (kind == 2) {
+        options.draft = spec_draft_of(h->engine);
+        options.with = h->engine;
+    } else if (kind > 2) {
         options.draft = draft_known;
-        d->wrong = wrongs[kind - 2];
+        d->wrong = wrongs[kind - 3];
     }
     MUST(spec_new(&h->spec, &options, &err), &err);
     for (size_t i = 0; i < d->n; i++)

@@ -3,7 +3,8 @@
  * law_spec.c - law L7 for mote_chat_answer: drafts never change an answer. Conversations of three
  * answers with schema, tools, thinking, penalties and stop strings, greedy and sampled, are compared
  * with the same conversation without drafts: events, messages, counts and tokens by memcmp. Drafts
- * come from suffix lookup, from the known answer, and from dice.
+ * come from suffix lookup, from the known answer, from dice, and from the MTP head. The engine
+ * without drafts has no MTP head either.
  *
  *   law_spec [--model NAME] [--seed N]
  */
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWERS = 3, MAX_TOKENS = 4096, LOGS = 1 << 16 };
+enum { SOURCES = 4, ANSWERS = 3, MAX_TOKENS = 4096, LOGS = 1 << 16 };
 
 static const char person[] =
     "{\"type\":\"object\",\"properties\":{\"the_name_of_the_person\":{\"type\":\"string\","
@@ -171,7 +172,8 @@ static void converse(record *r, mote_engine *engine, const setting *s, int mode,
     how.event = on_event;
     how.with = &r->log;
     MUST(mote_chat_new(&chat, engine, NULL, &err), &err);
-    spec_set_draft(chat->spec, source != NULL ? draft_dice : NULL, source);
+    if (source == NULL || source->vocabulary > 0) /* otherwise the MTP head, as chats use it */
+        spec_set_draft(chat->spec, source != NULL ? draft_dice : NULL, source);
     if (s->tools)
         MUST(mote_chat_set_tools(chat, tools, sizeof tools - 1, &err), &err);
     for (int i = 0; i < ANSWERS; i++) {
@@ -205,19 +207,20 @@ static void compare(const record *plain, const record *r, const char *where)
     }
 }
 
-static void run_setting(mote_engine *engine, const setting *s, uint32_t vocabulary, uint64_t seed,
-                        uint64_t *drafted, uint64_t *accepted)
+static void run_setting(mote_engine *plain_engine, mote_engine *engine, const setting *s,
+                        uint32_t vocabulary, uint64_t seed, uint64_t *drafted, uint64_t *accepted)
 {
-    static const char *const names[] = {"lookup", "known answer", "random tokens"};
+    static const char *const names[SOURCES] = {"lookup", "known answer", "random tokens",
+                                               "MTP head"};
     static record plain, drafts;
     char where[160];
-    converse(&plain, engine, s, MOTE_SPEC_OFF, NULL);
+    converse(&plain, plain_engine, s, MOTE_SPEC_OFF, NULL);
     if (plain.drafted != 0)
         rig_fail("%s: drafts although they are off", s->name);
-    for (int source = 0; source < 3; source++)
+    for (int source = 0; source < SOURCES; source++)
         for (int mode = MOTE_SPEC_AUTO; mode <= MOTE_SPEC_MAX; mode++) {
             dice d = {.known = source == 1 ? &plain : NULL,
-                      .vocabulary = vocabulary,
+                      .vocabulary = source == 3 ? 0 : vocabulary,
                       .wrong = 6,
                       .random = {.seed = seed, .stream = (uint64_t)mode}};
             snprintf(where, sizeof where, "%s, %s, mode %d", s->name, names[source], mode);
@@ -238,7 +241,7 @@ static void run_setting(mote_engine *engine, const setting *s, uint32_t vocabula
 int main(int argc, char **argv)
 {
     const char *name = "mote-tiny-Q4_K_M";
-    uint64_t seed = 1, drafted[3] = {0}, accepted[3] = {0};
+    uint64_t seed = 1, drafted[SOURCES] = {0}, accepted[SOURCES] = {0};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--model") == 0)
             name = argv[i + 1];
@@ -252,20 +255,20 @@ int main(int argc, char **argv)
     mote_model *model = rig_open(path, MOTE_ISA_BEST);
     mote_model_info info;
     mote_model_describe(model, &info);
-    const mote_engine_options options = {
-        .threads = 2, .positions = MAX_TOKENS, .kept_states = 2, .logits_rows = MOTE_SPEC_ROWS};
+    mote_engine_options options = {.threads = 2, .positions = MAX_TOKENS, .kept_states = 2};
+    mote_engine *plain = rig_engine(model, &options);
+    options.logits_rows = MOTE_SPEC_ROWS;
+    options.drafts = true;
     mote_engine *engine = rig_engine(model, &options);
     for (size_t i = 0; i < SETTINGS; i++)
-        run_setting(engine, &settings[i], info.vocabulary, seed, drafted, accepted);
-    if (accepted[0] == 0 || accepted[1] * 2 < drafted[1])
-        rig_fail("too few drafts accepted: %llu by lookup, %llu of %llu known",
-                 (unsigned long long)accepted[0], (unsigned long long)accepted[1],
-                 (unsigned long long)drafted[1]);
-    printf("%d settings: equal; accepted %llu/%llu by lookup, %llu/%llu known, %llu/%llu random "
-           "(%.1f s)\n",
-           SETTINGS, (unsigned long long)accepted[0], (unsigned long long)drafted[0],
-           (unsigned long long)accepted[1], (unsigned long long)drafted[1],
-           (unsigned long long)accepted[2], (unsigned long long)drafted[2], os_now() - start);
+        run_setting(plain, engine, &settings[i], info.vocabulary, seed, drafted, accepted);
+    printf("%d settings: equal; accepted", SETTINGS);
+    for (int i = 0; i < SOURCES; i++)
+        printf(" %llu/%llu", (unsigned long long)accepted[i], (unsigned long long)drafted[i]);
+    printf(" by lookup, known answer, dice, MTP head (%.1f s)\n", os_now() - start);
+    if (accepted[0] == 0 || accepted[1] * 2 < drafted[1] || accepted[3] * 2 < drafted[3])
+        rig_fail("too few drafts accepted");
+    mote_engine_free(plain);
     mote_engine_free(engine);
     mote_model_close(model);
     return 0;

@@ -117,7 +117,7 @@ class Model:
             length = context if context is not None else min(DEFAULT_CONTEXT, trained)
             return _abi.mote_engine_options(threads=threads, sessions=all_sessions, positions=length * all_sessions,
                                             kept_states=2 * all_sessions, kv=_KV[kv],
-                                            logits_rows=max(all_sessions, _abi.MOTE_SPEC_ROWS))
+                                            drafts=True, logits_rows=max(all_sessions, _abi.MOTE_SPEC_ROWS))
 
         self._image_tokens = image_tokens
         self._sessions = sessions

@@ -68,6 +68,7 @@ static int conversation_open_engine(conversation *t, uint64_t *context, uint64_t
         .sessions = sessions,
         .positions = *context * sessions,
         .kept_states = KEPT_STATES,
+        .drafts = t->options.answer.spec != MOTE_SPEC_OFF,
         .logits_rows = t->options.answer.spec != MOTE_SPEC_OFF ? MOTE_SPEC_ROWS : 1,
         .kv = (mote_kv)load->kv,
         .yarn = (float)load->yarn,
