@@ -104,6 +104,20 @@ float spec_chance_of_place(const spec *s, const spec_seq *seq, size_t place)
     return seq_correct(seq, SPEC_MODEL, rate_value(&s->places[place], prior[place], prior_weight));
 }
 
+/* Tokens of the model that were not computed, because it gave them a low probability. That is known
+ * before the step, so the average acceptance of their places must learn it too. Nothing is known if
+ * a token before them was wrong. */
+static void observe_unused(spec *s, const spec_item *item)
+{
+    float reached = 1;
+    if (item->accepted < item->n_draft)
+        return;
+    for (size_t i = item->n_draft; i < item->n_given + item->n_model; i++) {
+        rate_add(&s->places[i], forget, reached * item->chance[i], reached);
+        reached *= item->chance[i];
+    }
+}
+
 static void observe_tokens(spec *s, const spec_item *item)
 {
     for (size_t i = 0; i < item->tried && i < item->n_draft; i++) {
@@ -313,8 +327,10 @@ void spec_observe(spec *s, const spec_item *items, size_t n, double plan_seconds
     if (step_seconds > 0)
         observe_seconds(s, &t, plan_seconds, step_seconds);
     for (size_t i = 0; i < n; i++)
-        if (!items[i].left && items[i].n_draft > 0)
+        if (!items[i].left && items[i].seq != NULL) {
             observe_tokens(s, &items[i]);
+            observe_unused(s, &items[i]);
+        }
     if (t.chosen)
         explore_adapt(s, t.accepted > 0);
     s->exploring = false;

@@ -90,6 +90,20 @@ class Chat(Shared):
         others = {self.model.chat("Tell me a story.", max_tokens=30, temperature=1.0).content for _ in range(5)}
         self.assertGreater(len(others), 1)
 
+    def test_drafts_change_nothing(self):
+        for sampling in ({"temperature": 0}, {"seed": 5}):
+            plain = self.model.chat("Repeat: river lamp, river lamp.", max_tokens=40, spec="off", **sampling)
+            self.assertEqual(0, plain.usage.drafted_tokens)
+            for spec in ("auto", 1, 4, 8):
+                drafted = self.model.chat("Repeat: river lamp, river lamp.", max_tokens=40, spec=spec, **sampling)
+                self.assertEqual(plain.content, drafted.content)
+                self.assertLessEqual(drafted.usage.accepted_tokens, drafted.usage.drafted_tokens)
+                if isinstance(spec, int):
+                    self.assertGreater(drafted.usage.drafted_tokens, 0)
+        for wrong in (0, 9, True, "on"):
+            with self.assertRaises(ValueError):
+                self.model.chat("Hello!", spec=wrong)
+
     def test_limits(self):
         cut = self.model.chat("Tell me a story.", max_tokens=5)
         self.assertEqual(("length", 5), (cut.finish, cut.usage.answer_tokens))
