@@ -6,15 +6,23 @@
  * spec_plan decides for the whole batch. job_advance samples the rows and removes what was wrong.
  *
  * Drafts are optional work, so they never cost another job anything but a little time: steps with
- * prefill rows have none, the rows of logits are limited, and if KV pages are short the step runs
- * without drafts instead of preempting a job. Service counts accepted tokens only.
+ * prefill rows have none, the rows of logits are limited, and service counts accepted tokens only.
+ * A draft ends before the next multiple of SCHED_CHUNK and so stays inside a KV page: it never needs
+ * a page that the step does not need without it, and preempts no job.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
 
+#include <assert.h>
+
 mote_status draft_init(sched *s, mote_error *err)
 {
     return spec_new(&s->spec, &(spec_options){.max_items = s->options.parallel}, err);
+}
+
+void draft_use_engine(sched *s)
+{
+    spec_set_draft(s->spec, s->engine != NULL ? spec_draft_of(s->engine) : NULL, s->engine);
 }
 
 /* ---- limits of a job ---- */
@@ -69,7 +77,9 @@ static bool draft_allowed(const sched_job *job)
 /* Replaces the tokens of a work item by those of the plan. */
 static void draft_set_work(sched *s, size_t i)
 {
-    const mote_work planned = spec_item_work(&s->items[i]);
+    const spec_item *item = &s->items[i];
+    const mote_work planned = spec_item_work(item);
+    assert((item->n + item->n_draft - 1) / SCHED_PAGE == (item->n - 1) / SCHED_PAGE);
     s->n_decode_rows += planned.n - s->work[i].n;
     s->work[i].tokens = planned.tokens;
     s->work[i].n = planned.n;
@@ -98,20 +108,6 @@ void draft_plan(sched *s)
             if (s->items[i].n_draft > 0)
                 draft_set_work(s, i);
     s->plan_seconds = os_now() - started;
-}
-
-bool draft_drop(sched *s)
-{
-    bool dropped = false;
-    for (size_t i = 0; i < s->n_work; i++) {
-        spec_item *item = &s->items[i];
-        if (item->n_draft == 0)
-            continue;
-        item->n_draft = 0;
-        dropped = true;
-        draft_set_work(s, i);
-    }
-    return dropped;
 }
 
 void draft_leave(sched *s, size_t i)

@@ -261,13 +261,9 @@ static void run_batch(sched *s)
         return;
     draft_plan(s);
     s->next_deadline = earliest_deadline(s);
-    double started = os_now();
-    mote_status status =
+    const double started = os_now();
+    const mote_status status =
         mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
-    if (status == MOTE_E_MEMORY && draft_drop(s)) { /* nothing was appended */
-        started = os_now();
-        status = mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
-    }
     if (status == MOTE_E_MEMORY && prefix_cache_make_room(s))
         return; /* no job has advanced: the next step tries again */
     if (status == MOTE_E_IO) {

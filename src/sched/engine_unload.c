@@ -70,6 +70,7 @@ bool engine_reload(sched *s)
     pthread_mutex_lock(&s->lock);
     s->load_ended = os_now();
     s->engine = engine;
+    draft_use_engine(s);
     s->loaded = status == MOTE_OK;
     s->load_error = err;
     s->load_requested = false;

@@ -48,6 +48,7 @@ static mote_status sched_init(sched *s, const sched_options *options, mote_error
     TRY(sched_alloc_arrays(s, err));
     TRY(mote_engine_new(&s->engine, options->model, &s->engine_options, err));
     TRY(draft_init(s, err));
+    draft_use_engine(s);
     s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
     mote_engine_usage(s->engine, &s->usage);

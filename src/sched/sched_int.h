@@ -322,11 +322,11 @@ void batch_build(sched *s);
 /* ---- batch_draft.c; engine thread ---- */
 
 mote_status draft_init(sched *s, mote_error *err);
+/* The engine was created, reloaded or unloaded. */
+void draft_use_engine(sched *s);
 /* Adds drafts to the decoding jobs of the batch, if the step should be faster per token with them.
  */
 void draft_plan(sched *s);
-/* Takes the drafts out of the batch. Returns false if it has none. */
-bool draft_drop(sched *s);
 /* Work item i was taken out of the running step. */
 void draft_leave(sched *s, size_t i);
 /* After the step and job_advance: learns from it. step_seconds: 0 if they say nothing. */

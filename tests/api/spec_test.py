@@ -39,6 +39,7 @@ def drafts_are_made_and_accepted(all_servers):
     for spec in LENGTHS[:-1]:
         tried = drafts(all_servers[spec])
         assert tried["lookup"][0] > 20 and tried["lookup"][1] > 5, tried
+        assert tried["head"][1] > 20, tried
         assert all(accepted <= drafted for drafted, accepted in tried.values()), tried
 
 

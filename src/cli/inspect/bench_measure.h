@@ -30,6 +30,7 @@ typedef struct bench {
     uint64_t memory; /* bytes that an engine may need; 0: what is available */
     uint32_t repeats;
     uint32_t decode_tokens; /* per repeat and stream */
+    bool drafts;            /* the engine drafts with the MTP head (mote_engine_options.drafts) */
 } bench;
 
 /* Prefill of n tokens into an empty session, up to the last logits. */

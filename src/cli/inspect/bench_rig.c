@@ -101,7 +101,8 @@ mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context, uint3
                                    .positions = (uint64_t)n * context,
                                    .kv = b->kv,
                                    .pin = b->pin,
-                                   .logits_rows = logits_rows};
+                                   .logits_rows = logits_rows,
+                                   .drafts = b->drafts};
     if (status == MOTE_OK)
         status = bench_check_memory(b, &options, err);
     if (status == MOTE_OK)

@@ -13,6 +13,7 @@
 #include "cli/inspect/bench_rig.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PROMPT = 8, WARMUP_STEPS = 2, CHUNK = 32, ORACLE_SEED = 19 };
 
@@ -45,8 +46,9 @@ typedef struct spec_run {
     const bench *b;
     const bench_spec_rates *rates;
     rig r;
-    spec_stream *streams; /* [r.n] */
-    bench_spec_time *out; /* the length being measured */
+    spec_stream *streams;   /* [r.n] */
+    mote_draft_item *items; /* [r.n]; NULL: the model has no draft head */
+    bench_spec_time *out;   /* the length being measured */
 } spec_run;
 
 /* The sampling of the model card: its cost is part of every token. */
@@ -81,17 +83,42 @@ static uint32_t draft_room(const mote_session *session)
     return CHUNK - 1 - (uint32_t)((mote_session_length(session) + 1) % CHUNK);
 }
 
+/* Random tokens, which cost nothing. */
+static void stream_draft_free(const spec_run *s, uint32_t stream, uint64_t step)
+{
+    spec_stream *at = &s->streams[stream];
+    for (uint32_t j = 0; j < at->n_draft; j++)
+        at->row[1 + j] = bench_token(s->b->model, (step * s->r.n + stream) * BENCH_SPEC_MOST + j);
+}
+
+/* Drafts of all streams by the MTP head. */
+static mote_status run_draft_head(spec_run *s, mote_error *err)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->r.n; i++)
+        if (s->streams[i].n_draft > 0)
+            s->items[n++] = (mote_draft_item){.session = s->r.sessions[i],
+                                              .next = s->streams[i].row[0],
+                                              .n = s->streams[i].n_draft};
+    if (n > 0)
+        TRY(mote_draft(s->r.engine, s->items, n, err));
+    n = 0;
+    for (uint32_t i = 0; i < s->r.n; i++)
+        if (s->streams[i].n_draft > 0)
+            memcpy(s->streams[i].row + 1, s->items[n++].tokens,
+                   s->streams[i].n_draft * sizeof(mote_token));
+    return MOTE_OK;
+}
+
 static mote_status run_draft(spec_run *s, uint64_t step, mote_error *err)
 {
-    (void)err;
     for (uint32_t i = 0; i < s->r.n; i++) {
-        spec_stream *at = &s->streams[i];
         const uint32_t room = draft_room(s->r.sessions[i]);
-        at->n_draft = s->out->drafts < room ? s->out->drafts : room;
-        for (uint32_t j = 0; j < at->n_draft; j++)
-            at->row[1 + j] = bench_token(s->b->model, (step * s->r.n + i) * BENCH_SPEC_MOST + j);
+        s->streams[i].n_draft = s->out->drafts < room ? s->out->drafts : room;
+        if (s->items == NULL)
+            stream_draft_free(s, i, step);
     }
-    return MOTE_OK;
+    return s->items != NULL ? run_draft_head(s, err) : MOTE_OK;
 }
 
 static mote_status run_verify(spec_run *s, mote_error *err)
@@ -203,22 +230,38 @@ static mote_status run_all(spec_run *s, bench_spec_time *out, size_t n,
     return MOTE_OK;
 }
 
+/* The streams are open. */
+static mote_status run_with_memory(spec_run *s, bench_spec_time *out, size_t n, mote_error *err)
+{
+    s->streams = mem_new(s->r.n, sizeof *s->streams);
+    if (s->b->drafts)
+        s->items = mem_new(s->r.n, sizeof *s->items);
+    bench_sample(*samples)[BENCH_MAX_REPEATS] = mem_new(n, sizeof *samples);
+    const bool has_memory =
+        s->streams != NULL && samples != NULL && (s->items != NULL || !s->b->drafts);
+    const mote_status status =
+        has_memory ? run_all(s, out, n, samples, err)
+                   : err_set(err, MOTE_E_MEMORY, "out of memory for %u streams", s->r.n);
+    mem_free(samples);
+    mem_free(s->items);
+    mem_free(s->streams);
+    return status;
+}
+
 mote_status bench_spec(const bench *b, uint32_t streams, const bench_spec_rates *rates,
                        const uint64_t *drafts, size_t n, bench_spec_time *out, mote_error *err)
 {
     const uint64_t context = PROMPT + (uint64_t)b->decode_tokens * (BENCH_SPEC_MOST + 1);
-    spec_run s = {.b = b, .rates = rates};
+    mote_model_info info;
+    mote_model_describe(b->model, &info);
+    bench with_head = *b;
+    with_head.drafts = info.draft_head;
+    spec_run s = {.b = &with_head, .rates = rates};
     for (size_t i = 0; i <= n; i++)
         out[i] =
             (bench_spec_time){.streams = streams, .drafts = i > 0 ? (uint32_t)drafts[i - 1] : 0};
-    TRY(rig_open(&s.r, b, streams, context, streams * (BENCH_SPEC_MOST + 1), err));
-    s.streams = mem_new(streams, sizeof *s.streams);
-    bench_sample(*samples)[BENCH_MAX_REPEATS] = mem_new(n + 1, sizeof *samples);
-    mote_status status = s.streams != NULL && samples != NULL
-                             ? run_all(&s, out, n + 1, samples, err)
-                             : err_set(err, MOTE_E_MEMORY, "out of memory for %u streams", streams);
-    mem_free(samples);
-    mem_free(s.streams);
+    TRY(rig_open(&s.r, s.b, streams, context, streams * (BENCH_SPEC_MOST + 1), err));
+    const mote_status status = run_with_memory(&s, out, n + 1, err);
     rig_close(&s.r);
     return status;
 }
