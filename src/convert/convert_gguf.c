@@ -6,7 +6,6 @@
 #include "convert/convert.h"
 
 #include "base/mem.h"
-#include "base/os.h"
 #include "gguf/gguf_files.h"
 
 #include <stdio.h>
@@ -185,25 +184,12 @@ static mote_status copy_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, 
     return c->mtp.gguf != NULL ? gguf_files_check(&c->mtp, err) : MOTE_OK;
 }
 
-static void put_sources(strbuf *out, const gguf_files *f)
-{
-    for (uint32_t i = 0; i < f->n_parts; i++) {
-        struct stat info = {0};
-        char line[96];
-        stat(f->paths[i], &info);
-        snprintf(line, sizeof line, " %lld %lld\n", (long long)info.st_size,
-                 (long long)os_modified_ns(&info));
-        strbuf_text(out, f->paths[i]);
-        strbuf_text(out, line);
-    }
-}
-
 static mote_status copy_write(gguf_copy *c, mote_error *err)
 {
     strbuf sources = {0};
     uint32_t done = 0;
-    put_sources(&sources, &c->files);
-    put_sources(&sources, &c->mtp);
+    gguf_files_put_sources(&c->files, &sources);
+    gguf_files_put_sources(&c->mtp, &sources);
     mote_status status = strbuf_check(&sources, err);
     if (status == MOTE_OK)
         status = gguf_writer_begin(c->writer, c->options->out, strbuf_view(&sources), &done, err);

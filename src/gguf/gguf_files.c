@@ -3,6 +3,7 @@
 #include "gguf/gguf_files.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 
 #include <stdio.h>
 
@@ -172,6 +173,19 @@ uint64_t gguf_files_private_bytes(const gguf_files *f)
     for (uint32_t i = 0; i < f->n_parts; i++)
         bytes += strlen(f->paths[i]) + 1;
     return bytes + (f->gguf != NULL ? gguf_private_bytes(f->gguf) : 0);
+}
+
+void gguf_files_put_sources(const gguf_files *f, strbuf *out)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        struct stat info = {0};
+        char line[96];
+        stat(f->paths[i], &info);
+        snprintf(line, sizeof line, " %lld %lld\n", (long long)info.st_size,
+                 (long long)os_modified_ns(&info));
+        strbuf_text(out, f->paths[i]);
+        strbuf_text(out, line);
+    }
 }
 
 bool gguf_files_intact(const gguf_files *f)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`mote convert` with the real program: the files equal those of llama.cpp's converter.
+"""`mote convert` and `mote quantize` with the real program: the files equal those of llama.cpp's tools.
 
     convert_test.py CASE        one of the functions case_* below
 
@@ -8,6 +8,7 @@ MOTE is the program, DATA the directory of the test models, KILL_AT a library of
 a program of it. mote-tiny-BF16.gguf and its mmproj were written by llama.cpp's converter, so
 checkpoint.py followed by `mote convert` must give their bytes.
 """
+import hashlib
 import json
 import os
 import resource
@@ -309,6 +310,76 @@ def case_gguf():
     demand("has an MTP block already" in done.stderr, done.stderr)
     done = mote("convert", TINY_MMPROJ, WORK / "o.gguf", code=None)
     demand("architecture 'clip' is not a dense Qwen 3.5 model" in done.stderr, done.stderr)
+
+
+# ---- mote quantize ----
+
+# SHA-256 of what llama-quantize of llama.cpp (commit b21e4de7) writes for mote-tiny-BF16.gguf, and for a model with rows
+# of 64 values, which K-quants cannot hold.
+QUANTIZED = {
+    "Q2_K": "66c0f25e74dac333d3ac3643d67227a284ce11aeb2520f2cb877ce01343d1d6a",
+    "Q3_K_S": "a80414139ee6867c86d68976b19574a243591b1d65d98a754f2647cb0dfd7709",
+    "Q3_K_M": "c417c851d4ae2eaf0463b19fc4d1c05d06ece8d762521d2bd8a7875da3cc16fa",
+    "Q3_K_L": "56fbfff2c8f423707a7462670e81591d95726f7d3c1df4a49c2a85390ce6c866",
+    "Q4_0": "c02b704a41fde24a39e0811e8acd279c2faa725ab8a007eebc9ffde927f31fbf",
+    "Q4_1": "0ff00934314e8dcf74b8b80ba70a271dcc88ebc07e13af2ed69dac95cce334d8",
+    "Q4_K_S": "2e4d566922e144c5a75955f63f7456e259b00a4b4a70edb35b45d83794007ac3",
+    "Q5_0": "fe5b01b6128278721851a807689e5aa2c0945a1578a7a70f2b9ce780dee9cfd8",
+    "Q5_1": "46fca80644b2764c0fd0295cf98a88c93a33b03614a397f469ec8c2aea18cc73",
+    "Q5_K_S": "b0e20a3be7c9ea536b5fb0aac8584fc5c747521a8a1b4c9af0277e4847006e6b",
+    "Q5_K_M": "5f348a504498f2ba2f70fe27376e332a4e464f19affaf0cfda0c10f8b82bbabe",
+    "Q6_K": "679c0138e7207a9e4b7da816c73ac2729c7c05d0bb5204c4ae4b937c338f40b4",
+    "F16": "c2143068626507acb42e09764d92e52e9a1fb1b95fdce7ddfc62fe09ac7f26c3",
+}
+SHORT_ROWS = {
+    "Q2_K": "1f570c1ee40d3d694189c5526b276cca7e50c98c2292e7ccdf26ac0fd11f4ff3",
+    "Q3_K_M": "8d4da7e93e1055c9d5b3a32ce2f12161b92333231b2e2cccc655912ee6c16539",
+    "Q4_K_M": "352f13a64c5072e86841fc412a93db37139be5de2fc3feb3226c250b540525d1",
+    "Q5_K_M": "3c3f88c8803a79ae7897ae79470263bf78fc375c867302e436e208e976e33121",
+    "Q6_K": "fb3bf893a07392d88045a6afe71bbe773b30b9d1d0615ac7dc69e08bdbebe262",
+}
+
+
+def case_quantize():
+    out = WORK / "out.gguf"
+    for name in ("Q4_K_M", "Q8_0"):
+        mote("quantize", TINY, out, name, "-y")
+        same(out, DATA / f"mote-tiny-{name}.gguf", name)
+    for source, hashes in ((TINY, QUANTIZED), (DATA / "shapes/r3-gqa4-untied.gguf", SHORT_ROWS)):
+        for name, wanted in hashes.items():
+            mote("quantize", source, out, name.lower(), "-y", "--threads", "2")
+            demand(hashlib.sha256(out.read_bytes()).hexdigest() == wanted, f"{source.name} as {name}")
+    for threads in ("1", "3", "7"):
+        mote("quantize", TINY, WORK / f"{threads}.gguf", "Q3_K_M", "-t", threads)
+        same(WORK / f"{threads}.gguf", WORK / "1.gguf", f"{threads} threads")
+    done = mote("quantize", TINY, WORK / "none.gguf", "Q4_K_M", "--dry-run", "--json")
+    document, m = json.loads(done.stdout), Model(DATA / "mote-tiny-Q4_K_M.gguf")
+    demand({t["name"]: t["bytes"] for t in document["list"]} == {n: len(t[2]) for n, t in m.tensors.items()}, "--dry-run")
+    demand(not (WORK / "none.gguf").exists(), "--dry-run wrote a file")
+    for arguments, code, text in (
+            ((TINY, WORK / "o", "Q9"), 2, "unknown type Q9; one of Q2_K"),
+            ((TINY, out, "Q4_0"), 11, "exists; replace it with -y"),
+            ((DATA / "mote-tiny-Q4_K_M.gguf", WORK / "o", "Q8_0"), None, "is Q6_K already; quantise the BF16"),
+            ((TINY_MMPROJ, WORK / "o", "Q8_0"), None, "architecture 'clip' is not")):
+        done = mote("quantize", *arguments, code=code)
+        demand(done.returncode != 0 and text in done.stderr, done.stderr)
+
+
+def case_quantize_resume():
+    out, flags = WORK / "out.gguf", ("quantize", TINY, WORK / "out.gguf", "F32")
+    mote(*flags)
+    wanted, continued, call = out.read_bytes(), 0, 0
+    while call < 1000:
+        call += 1 if call < 4 else 17
+        out.unlink(missing_ok=True)
+        killed = interrupted(flags, KILL_AT=str(call))
+        if killed.returncode == 0:
+            break
+        journal = WORK / "out.gguf.partial.journal"
+        continued += journal.exists() and b"\ndone " in journal.read_bytes()
+        mote(*flags, "-y")
+        demand(out.read_bytes() == wanted, f"killed at call {call}: other bytes")
+    demand(60 < call < 1000 and continued > 2, f"{call} calls, {continued} runs continued")
 
 
 def main():

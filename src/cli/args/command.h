@@ -160,6 +160,7 @@ extern const cli_command cmd_perplexity;
 extern const cli_command cmd_pixels;
 extern const cli_command cmd_ps;
 extern const cli_command cmd_pull;
+extern const cli_command cmd_quantize;
 extern const cli_command cmd_rm;
 extern const cli_command cmd_run;
 extern const cli_command cmd_selftest;

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * encode_k.c - formats with superblocks of 256 values: Q2_K to Q6_K; see encode.h.
+ *
+ * A superblock has groups of 16 or 32 values with a scale each. For each group a search tries
+ * several scales and keeps the one with the smallest weighted error. All groups of a superblock are
+ * searched at the same time: value i of group g is at x[i * groups + g], so that the inner loops run
+ * over groups and compile to vector instructions. The operations of one group and their order are
+ * those of llama.cpp. A group that needs no search, or keeps its result, takes part with results
+ * that are not selected.
+ */
+#include "convert/encode.h"
+
+#include "quant/blocks.h"
+#include "quant/half.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_GROUPS = 16, MAX_GROUP = 32 };
+
+/* Loops over groups need a constant count to become vector code. */
+#define SEARCH static inline __attribute__((always_inline))
+
+/* The nearest integer, ties to even, of a value below 2^22. */
+static inline int32_t nearest(float value)
+{
+    const float shifted = value + 0x1.8p23f;
+    int32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return (bits & 0x7FFFFF) - 0x400000;
+}
+
+static inline int32_t clamp(int32_t code, int32_t low, int32_t high)
+{
+    code = code < high ? code : high;
+    return code > low ? code : low;
+}
+
+/* Values of a superblock by group. */
+SEARCH void transpose(float *x, const float *values, int groups)
+{
+    const int n = QUANT_SUPERBLOCK / groups;
+    for (int g = 0; g < groups; g++)
+        for (int i = 0; i < n; i++)
+            x[i * groups + g] = values[g * n + i];
+}
+
+/* ---- scale and minimum: value = scale * code - min ---- */
+
+typedef struct affine_search {
+    int largest;       /* code */
+    float first, step; /* of the range that is divided by the codes, minus `largest` */
+    int steps;
+    bool absolute; /* error: magnitude, else square */
+} affine_search;
+
+typedef struct affine_groups {
+    float scale[MAX_GROUPS], min[MAX_GROUPS];
+    float high[MAX_GROUPS], sum_w[MAX_GROUPS], sum_x[MAX_GROUPS], error[MAX_GROUPS];
+    int32_t flat[MAX_GROUPS]; /* all values are equal, or 0 and below */
+    int32_t codes[QUANT_SUPERBLOCK];
+} affine_groups;
+
+/* Error of codes with scale and minimum. */
+SEARCH void affine_error(float *error, const float *x, const float *w, const int32_t *codes,
+                         const float *scale, const float *min, int groups, bool absolute)
+{
+    for (int g = 0; g < groups; g++)
+        error[g] = 0;
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            float diff = scale[g] * (float)codes[i + g] + min[g] - x[i + g];
+            diff = absolute ? fabsf(diff) : diff * diff;
+            error[g] += w[i + g] * diff;
+        }
+}
+
+/* The range of values, divided evenly. `min` is not yet negated. */
+SEARCH void affine_begin(affine_groups *a, const float *x, const float *w, int groups,
+                         const affine_search *s)
+{
+    float low[MAX_GROUPS], inverse[MAX_GROUPS];
+    for (int g = 0; g < groups; g++) {
+        low[g] = a->high[g] = x[g];
+        a->sum_w[g] = w[g];
+        a->sum_x[g] = w[g] * x[g];
+    }
+    for (int i = groups; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            low[g] = x[i + g] < low[g] ? x[i + g] : low[g];
+            a->high[g] = x[i + g] > a->high[g] ? x[i + g] : a->high[g];
+            a->sum_w[g] += w[i + g];
+            a->sum_x[g] += w[i + g] * x[i + g];
+        }
+    for (int g = 0; g < groups; g++) {
+        a->min[g] = low[g] > 0 ? 0 : low[g];
+        a->flat[g] = a->high[g] == a->min[g];
+        inverse[g] = (float)s->largest / (a->high[g] - a->min[g]);
+        a->scale[g] = 1 / inverse[g];
+    }
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++)
+            a->codes[i + g] = clamp(nearest(inverse[g] * (x[i + g] - a->min[g])), 0, s->largest);
+    affine_error(a->error, x, w, a->codes, a->scale, a->min, groups, s->absolute);
+}
+
+/* Codes for one division of the range; least squares give scale and minimum for them. */
+SEARCH void affine_try(affine_groups *a, const float *x, const float *w, int groups,
+                       const affine_search *s, float division)
+{
+    float inverse[MAX_GROUPS], l[MAX_GROUPS] = {0}, l2[MAX_GROUPS] = {0}, xl[MAX_GROUPS] = {0};
+    float scale[MAX_GROUPS], min[MAX_GROUPS], error[MAX_GROUPS];
+    int32_t codes[QUANT_SUPERBLOCK], better[MAX_GROUPS];
+    for (int g = 0; g < groups; g++)
+        inverse[g] = division / (a->high[g] - a->min[g]);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            const int32_t code = clamp(nearest(inverse[g] * (x[i + g] - a->min[g])), 0, s->largest);
+            const float weighted = w[i + g] * (float)code;
+            codes[i + g] = code;
+            l[g] += weighted;
+            l2[g] += weighted * (float)code;
+            xl[g] += weighted * x[i + g];
+        }
+    for (int g = 0; g < groups; g++) {
+        const float d = a->sum_w[g] * l2[g] - l[g] * l[g];
+        scale[g] = (a->sum_w[g] * xl[g] - a->sum_x[g] * l[g]) / d;
+        min[g] = (l2[g] * a->sum_x[g] - l[g] * xl[g]) / d;
+        scale[g] = min[g] > 0 ? xl[g] / l2[g] : scale[g];
+        min[g] = min[g] > 0 ? 0 : min[g];
+        better[g] = d > 0 && !a->flat[g];
+    }
+    affine_error(error, x, w, codes, scale, min, groups, s->absolute);
+    for (int g = 0; g < groups; g++) {
+        better[g] = better[g] && error[g] < a->error[g];
+        a->error[g] = better[g] ? error[g] : a->error[g];
+        a->scale[g] = better[g] ? scale[g] : a->scale[g];
+        a->min[g] = better[g] ? min[g] : a->min[g];
+    }
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++)
+            a->codes[i + g] = better[g] ? codes[i + g] : a->codes[i + g];
+}
+
+SEARCH void affine_find(affine_groups *a, const float *x, const float *w, int groups,
+                        const affine_search *s)
+{
+    affine_begin(a, x, w, groups, s);
+    for (int step = 0; step <= s->steps; step++)
+        affine_try(a, x, w, groups, s, s->first + s->step * (float)step + (float)s->largest);
+    for (int g = 0; g < groups; g++) {
+        a->scale[g] = a->flat[g] ? 0 : a->scale[g];
+        a->min[g] = -a->min[g];
+        for (int i = 0; a->flat[g] && i < QUANT_SUPERBLOCK; i += groups)
+            a->codes[i + g] = 0;
+    }
+}
+
+/* Codes again, with the scales as they are stored. A scale of 0 leaves the codes of the search. */
+SEARCH void affine_codes(int32_t *codes, const float *x, int groups, int largest, const float *d,
+                         const float *dmin)
+{
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            const int32_t code = clamp(nearest((x[i + g] + dmin[g]) / d[g]), 0, largest);
+            codes[i + g] = d[g] != 0 ? code : codes[i + g];
+        }
+}
+
+/* The codes in the order of the values. */
+SEARCH void codes_in_order(uint8_t out[QUANT_SUPERBLOCK], const int32_t *codes, int groups,
+                           int offset)
+{
+    const int n = QUANT_SUPERBLOCK / groups;
+    for (int g = 0; g < groups; g++)
+        for (int i = 0; i < n; i++)
+            out[g * n + i] = (uint8_t)(codes[i * groups + g] + offset);
+}
+
+static float largest_of(const float *values, int n)
+{
+    float largest = 0;
+    for (int i = 0; i < n; i++)
+        largest = values[i] > largest ? values[i] : largest;
+    return largest;
+}
+
+/* ---- Q2_K ---- */
+
+static void pack_pairs(uint8_t qs[64], const uint8_t codes[QUANT_SUPERBLOCK])
+{
+    for (int half = 0; half < 2; half++)
+        for (int j = 0; j < 32; j++) {
+            const uint8_t *c = codes + 128 * half + j;
+            qs[32 * half + j] = (uint8_t)(c[0] | c[32] << 2 | c[64] << 4 | c[96] << 6);
+        }
+}
+
+static void encode_one_q2_k(const float *values, quant_q2_k *block)
+{
+    enum { GROUPS = 16 };
+    static const affine_search search = {3, -0.5f, 0.1f, 15, true};
+    float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], d[GROUPS], dmin[GROUPS];
+    affine_groups a;
+    uint8_t codes[QUANT_SUPERBLOCK];
+    transpose(x, values, GROUPS);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+        w[i] = fabsf(x[i]);
+    affine_find(&a, x, w, GROUPS, &search);
+    const float scale = largest_of(a.scale, GROUPS), min = largest_of(a.min, GROUPS);
+    block->d = half_f32_to_f16(scale / 15.0f);
+    block->dmin = half_f32_to_f16(min / 15.0f);
+    for (int g = 0; g < GROUPS; g++) {
+        const int32_t s = scale > 0 ? nearest(15.0f / scale * a.scale[g]) : 0;
+        const int32_t m = min > 0 ? nearest(15.0f / min * a.min[g]) : 0;
+        block->scales[g] = (uint8_t)(s | m << 4);
+        d[g] = half_f16_to_f32(block->d) * (float)(block->scales[g] & 15);
+        dmin[g] = half_f16_to_f32(block->dmin) * (float)(block->scales[g] >> 4);
+    }
+    affine_codes(a.codes, x, GROUPS, 3, d, dmin);
+    codes_in_order(codes, a.codes, GROUPS, 0);
+    pack_pairs(block->qs, codes);
+}
+
+/* ---- Q4_K, Q5_K ---- */
+
+/* Scales and minimums of 6 bits, in the layout of quant_q4_k. */
+static void pack_sixes(uint8_t out[12], const uint8_t *scales, const uint8_t *mins)
+{
+    for (int g = 0; g < 4; g++) {
+        out[g] = (uint8_t)(scales[g] | (scales[g + 4] >> 4) << 6);
+        out[g + 4] = (uint8_t)(mins[g] | (mins[g + 4] >> 4) << 6);
+        out[g + 8] = (uint8_t)((scales[g + 4] & 15) | (mins[g + 4] & 15) << 4);
+    }
+}
+
+static uint8_t six_bits(float value)
+{
+    const uint8_t code = (uint8_t)nearest(value);
+    return code < 63 ? code : 63;
+}
+
+/* Everything but the packing of codes, which differs. */
+SEARCH void encode_with_mins(const float *values, const affine_search *search, uint16_t *d_out,
+                             uint16_t *dmin_out, uint8_t packed[12],
+                             uint8_t codes[QUANT_SUPERBLOCK])
+{
+    enum { GROUPS = 8 };
+    float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], mean[GROUPS] = {0}, d[GROUPS], dmin[GROUPS];
+    uint8_t scales[GROUPS], mins[GROUPS];
+    affine_groups a;
+    transpose(x, values, GROUPS);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += GROUPS)
+        for (int g = 0; g < GROUPS; g++)
+            mean[g] += x[i + g] * x[i + g];
+    for (int g = 0; g < GROUPS; g++)
+        mean[g] = sqrtf(mean[g] / 32);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+        w[i] = mean[i % GROUPS] + fabsf(x[i]);
+    affine_find(&a, x, w, GROUPS, search);
+    const float scale = largest_of(a.scale, GROUPS), min = largest_of(a.min, GROUPS);
+    const float per_scale = scale > 0 ? 63.0f / scale : 0, per_min = min > 0 ? 63.0f / min : 0;
+    *d_out = half_f32_to_f16(scale / 63.0f);
+    *dmin_out = half_f32_to_f16(min / 63.0f);
+    for (int g = 0; g < GROUPS; g++) {
+        scales[g] = six_bits(per_scale * a.scale[g]);
+        mins[g] = six_bits(per_min * a.min[g]);
+        d[g] = half_f16_to_f32(*d_out) * (float)scales[g];
+        dmin[g] = half_f16_to_f32(*dmin_out) * (float)mins[g];
+    }
+    pack_sixes(packed, scales, mins);
+    affine_codes(a.codes, x, GROUPS, search->largest, d, dmin);
+    codes_in_order(codes, a.codes, GROUPS, 0);
+}
+
+static void encode_one_q4_k(const float *values, quant_q4_k *block)
+{
+    static const affine_search search = {15, -1.0f, 0.1f, 20, false};
+    uint8_t codes[QUANT_SUPERBLOCK];
+    encode_with_mins(values, &search, &block->d, &block->dmin, block->scales, codes);
+    for (int quarter = 0; quarter < 4; quarter++)
+        for (int j = 0; j < 32; j++) {
+            const uint8_t *c = codes + 64 * quarter + j;
+            block->qs[32 * quarter + j] = (uint8_t)(c[0] | c[32] << 4);
+        }
+}
+
+static void encode_one_q5_k(const float *values, quant_q5_k *block)
+{
+    static const affine_search search = {31, -0.5f, 0.1f, 15, false};
+    uint8_t codes[QUANT_SUPERBLOCK];
+    encode_with_mins(values, &search, &block->d, &block->dmin, block->scales, codes);
+    memset(block->qh, 0, sizeof block->qh);
+    for (int quarter = 0; quarter < 4; quarter++)
+        for (int j = 0; j < 32; j++) {
+            const uint8_t a = codes[64 * quarter + j], b = codes[64 * quarter + 32 + j];
+            block->qs[32 * quarter + j] = (uint8_t)((a & 15) | (b & 15) << 4);
+            block->qh[j] |= (uint8_t)(a >> 4 << 2 * quarter | b >> 4 << (2 * quarter + 1));
+        }
+}
+
+/* ---- scale only: value = scale * code ---- */
+
+/* A group with a largest magnitude below this counts as zero. */
+#define GROUP_IS_ZERO 1e-15f
+
+/* The first value with the largest magnitude in each group. */
+SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int groups)
+{
+    float largest[MAX_GROUPS] = {0};
+    for (int g = 0; g < groups; g++)
+        extreme[g] = 0;
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            const float magnitude = fabsf(x[i + g]);
+            extreme[g] = magnitude > largest[g] ? x[i + g] : extreme[g];
+            largest[g] = magnitude > largest[g] ? magnitude : largest[g];
+        }
+    for (int g = 0; g < groups; g++)
+        zero[g] = largest[g] < GROUP_IS_ZERO;
+}
+
+/* Codes with a given scale, and the weighted sums of least squares; the weight is x squared. */
+SEARCH void scale_sums(int32_t *codes, float *xl, float *l2, const float *x, const float *inverse,
+                       int groups, int bound)
+{
+    for (int g = 0; g < groups; g++)
+        xl[g] = l2[g] = 0;
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            const float v = x[i + g], w = v * v;
+            const int32_t code = clamp(nearest(inverse[g] * v), -bound, bound - 1);
+            codes[i + g] = code;
+            xl[g] += w * v * (float)code;
+            l2[g] += w * (float)code * (float)code;
+        }
+}
+
+/* ---- Q6_K ---- */
+
+/* Tries 19 scales; keeps the one with the largest reduction of the error. */
+SEARCH void scale_search(float *scale, int32_t *codes, const float *x, int groups, int bound)
+{
+    float extreme[MAX_GROUPS], inverse[MAX_GROUPS], xl[MAX_GROUPS], l2[MAX_GROUPS];
+    float best[MAX_GROUPS];
+    int32_t zero[MAX_GROUPS], trial[QUANT_SUPERBLOCK], better[MAX_GROUPS];
+    group_extremes(extreme, zero, x, groups);
+    for (int g = 0; g < groups; g++)
+        inverse[g] = (float)-bound / extreme[g];
+    scale_sums(codes, xl, l2, x, inverse, groups, bound);
+    for (int g = 0; g < groups; g++) {
+        scale[g] = l2[g] != 0 ? xl[g] / l2[g] : 0;
+        best[g] = scale[g] * xl[g];
+    }
+    for (int step = -9; step <= 9; step++) {
+        if (step == 0)
+            continue;
+        for (int g = 0; g < groups; g++)
+            inverse[g] = -((float)bound + 0.1f * (float)step) / extreme[g];
+        scale_sums(trial, xl, l2, x, inverse, groups, bound);
+        for (int g = 0; g < groups; g++) {
+            better[g] = l2[g] > 0 && xl[g] * xl[g] > best[g] * l2[g];
+            scale[g] = better[g] ? xl[g] / l2[g] : scale[g];
+            best[g] = better[g] ? scale[g] * xl[g] : best[g];
+        }
+        for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+            for (int g = 0; g < groups; g++)
+                codes[i + g] = better[g] ? trial[i + g] : codes[i + g];
+    }
+    for (int g = 0; g < groups; g++) {
+        scale[g] = zero[g] ? 0 : scale[g];
+        for (int i = 0; zero[g] && i < QUANT_SUPERBLOCK; i += groups)
+            codes[i + g] = -bound; /* stored as 0 */
+    }
+}
+
+/* The scale with the largest magnitude. */
+static float extreme_of(const float *scales, int n)
+{
+    float largest = 0, extreme = 0;
+    for (int i = 0; i < n; i++)
+        if (fabsf(scales[i]) > largest) {
+            largest = fabsf(scales[i]);
+            extreme = scales[i];
+        }
+    return extreme;
+}
+
+/* Codes again, with the scales as they are stored. */
+SEARCH void scale_codes(int32_t *codes, const float *x, int groups, int bound, const float *d)
+{
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int g = 0; g < groups; g++) {
+            const int32_t code = clamp(nearest(x[i + g] / d[g]), -bound, bound - 1);
+            codes[i + g] = d[g] != 0 ? code : codes[i + g];
+        }
+}
+
+static void encode_one_q6_k(const float *values, quant_q6_k *block)
+{
+    enum { GROUPS = 16 };
+    float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
+    int32_t found[QUANT_SUPERBLOCK];
+    uint8_t codes[QUANT_SUPERBLOCK];
+    transpose(x, values, GROUPS);
+    scale_search(scales, found, x, GROUPS, 32);
+    const float extreme = extreme_of(scales, GROUPS);
+    memset(block, 0, sizeof *block);
+    if (fabsf(extreme) < GROUP_IS_ZERO)
+        return;
+    const float inverse = -128.0f / extreme;
+    block->d = half_f32_to_f16(1 / inverse);
+    for (int g = 0; g < GROUPS; g++) {
+        const int32_t scale = nearest(inverse * scales[g]);
+        block->scales[g] = (int8_t)(scale < 127 ? scale : 127);
+        d[g] = half_f16_to_f32(block->d) * (float)block->scales[g];
+    }
+    scale_codes(found, x, GROUPS, 32, d);
+    codes_in_order(codes, found, GROUPS, 32);
+    for (int half = 0; half < 2; half++)
+        for (int j = 0; j < 32; j++) {
+            const uint8_t *c = codes + 128 * half + j;
+            block->ql[64 * half + j] = (uint8_t)((c[0] & 15) | (c[64] & 15) << 4);
+            block->ql[64 * half + 32 + j] = (uint8_t)((c[32] & 15) | (c[96] & 15) << 4);
+            block->qh[32 * half + j] =
+                (uint8_t)(c[0] >> 4 | c[32] >> 4 << 2 | c[64] >> 4 << 4 | c[96] >> 4 << 6);
+        }
+}
+
+/* ---- Q3_K ---- */
+
+/* Changes one code at a time while that reduces the error, at most five passes. A group without a
+ * change in a pass has none in later ones. */
+SEARCH void scale_descend(float *scale, int32_t *codes, const float *x, int groups, int bound)
+{
+    float extreme[MAX_GROUPS], inverse[MAX_GROUPS], xl[MAX_GROUPS], l2[MAX_GROUPS];
+    int32_t zero[MAX_GROUPS];
+    group_extremes(extreme, zero, x, groups);
+    for (int g = 0; g < groups; g++)
+        inverse[g] = (float)-bound / extreme[g];
+    scale_sums(codes, xl, l2, x, inverse, groups, bound);
+    for (int pass = 0; pass < 5; pass++) {
+        int32_t changed = 0;
+        for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+            for (int g = 0; g < groups; g++) {
+                const float v = x[i + g], w = v * v, old = (float)codes[i + g];
+                float other_xl = xl[g] - w * v * old, other_l2 = l2[g] - w * old * old;
+                const int32_t code = clamp(nearest(v * other_l2 / other_xl), -bound, bound - 1);
+                const int32_t possible = (other_xl > 0) & (code != codes[i + g]) & !zero[g];
+                other_xl += w * v * (float)code;
+                other_l2 += w * (float)code * (float)code;
+                const int32_t better = possible & (other_l2 > 0) &
+                                       (other_xl * other_xl * l2[g] > xl[g] * xl[g] * other_l2);
+                codes[i + g] = better ? code : codes[i + g];
+                xl[g] = better ? other_xl : xl[g];
+                l2[g] = better ? other_l2 : l2[g];
+                changed |= better;
+            }
+        if (changed == 0)
+            break;
+    }
+    for (int g = 0; g < groups; g++) {
+        scale[g] = l2[g] > 0 && !zero[g] ? xl[g] / l2[g] : 0;
+        for (int i = 0; zero[g] && i < QUANT_SUPERBLOCK; i += groups)
+            codes[i + g] = -bound; /* stored as 0 */
+    }
+}
+
+/* Scales of 6 bits: low four in nibbles, high two in the last four bytes. */
+static void pack_q3_scales(uint8_t out[12], const uint8_t scales[16])
+{
+    memset(out, 0, 12);
+    for (int g = 0; g < 16; g++) {
+        out[g % 8] |= (uint8_t)((scales[g] & 15) << (g < 8 ? 0 : 4));
+        out[8 + g % 4] |= (uint8_t)(scales[g] >> 4 << 2 * (g / 4));
+    }
+}
+
+static void encode_one_q3_k(const float *values, quant_q3_k *block)
+{
+    enum { GROUPS = 16 };
+    float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
+    int32_t found[QUANT_SUPERBLOCK];
+    uint8_t codes[QUANT_SUPERBLOCK], six[GROUPS];
+    transpose(x, values, GROUPS);
+    scale_descend(scales, found, x, GROUPS, 4);
+    const float extreme = extreme_of(scales, GROUPS);
+    const float inverse = extreme != 0 ? -32.0f / extreme : 0;
+    memset(block, 0, sizeof *block);
+    block->d = half_f32_to_f16(extreme != 0 ? 1 / inverse : 0);
+    for (int g = 0; g < GROUPS; g++) {
+        const int32_t scale = clamp((int8_t)nearest(inverse * scales[g]), -32, 31);
+        six[g] = (uint8_t)(scale + 32);
+        d[g] = half_f16_to_f32(block->d) * (float)scale;
+    }
+    if (extreme != 0)
+        pack_q3_scales(block->scales, six);
+    scale_codes(found, x, GROUPS, 4, d);
+    codes_in_order(codes, found, GROUPS, 4);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+        block->hmask[i % 32] |= (uint8_t)(codes[i] >> 2 << i / 32);
+        codes[i] &= 3;
+    }
+    pack_pairs(block->qs, codes);
+}
+
+/* ---- rows ---- */
+
+#define ENCODER(name)                                                                              \
+    void encode_##name(const float *values, size_t n_blocks, void *blocks)                         \
+    {                                                                                              \
+        quant_##name *block = blocks;                                                              \
+        for (size_t b = 0; b < n_blocks; b++)                                                      \
+            encode_one_##name(values + b * QUANT_SUPERBLOCK, block + b);                           \
+    }
+
+ENCODER(q2_k)
+ENCODER(q3_k)
+ENCODER(q4_k)
+ENCODER(q5_k)
+ENCODER(q6_k)

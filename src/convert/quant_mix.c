@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quant_mix.c - see quant_mix.h. */
+#include "convert/quant_mix.h"
+
+#include <strings.h>
+
+/* Numbers of general.file_type. */
+enum {
+    MIX_F32 = 0,
+    MIX_F16 = 1,
+    MIX_Q4_0 = 2,
+    MIX_Q4_1 = 3,
+    MIX_Q8_0 = 7,
+    MIX_Q5_0 = 8,
+    MIX_Q5_1 = 9,
+    MIX_Q2_K = 10,
+    MIX_Q3_K_S = 11,
+    MIX_Q3_K_M = 12,
+    MIX_Q3_K_L = 13,
+    MIX_Q4_K_S = 14,
+    MIX_Q4_K_M = 15,
+    MIX_Q5_K_S = 16,
+    MIX_Q5_K_M = 17,
+    MIX_Q6_K = 18,
+    MIX_BF16 = 32
+};
+
+static const quant_mix mixes[] = {
+    {"Q4_0", MIX_Q4_0, QUANT_Q4_0},     {"Q4_1", MIX_Q4_1, QUANT_Q4_1},
+    {"Q5_0", MIX_Q5_0, QUANT_Q5_0},     {"Q5_1", MIX_Q5_1, QUANT_Q5_1},
+    {"Q8_0", MIX_Q8_0, QUANT_Q8_0},     {"Q2_K", MIX_Q2_K, QUANT_Q2_K},
+    {"Q3_K_S", MIX_Q3_K_S, QUANT_Q3_K}, {"Q3_K_M", MIX_Q3_K_M, QUANT_Q3_K},
+    {"Q3_K_L", MIX_Q3_K_L, QUANT_Q3_K}, {"Q4_K_S", MIX_Q4_K_S, QUANT_Q4_K},
+    {"Q4_K_M", MIX_Q4_K_M, QUANT_Q4_K}, {"Q5_K_S", MIX_Q5_K_S, QUANT_Q5_K},
+    {"Q5_K_M", MIX_Q5_K_M, QUANT_Q5_K}, {"Q6_K", MIX_Q6_K, QUANT_Q6_K},
+    {"F16", MIX_F16, QUANT_F16},        {"BF16", MIX_BF16, QUANT_BF16},
+    {"F32", MIX_F32, QUANT_F32},        {"Q3_K", MIX_Q3_K_M, QUANT_Q3_K},
+    {"Q4_K", MIX_Q4_K_M, QUANT_Q4_K},   {"Q5_K", MIX_Q5_K_M, QUANT_Q5_K},
+};
+
+const quant_mix *quant_mix_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
+        if (strcasecmp(name, mixes[i].name) == 0)
+            return &mixes[i];
+    return NULL;
+}
+
+const char *quant_mix_names(void)
+{
+    return "Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_0 Q4_1 Q4_K_S Q4_K_M Q5_0 Q5_1 Q5_K_S Q5_K_M Q6_K Q8_0 "
+           "F16 BF16 F32";
+}
+
+/* ---- names ---- */
+
+static bool name_contains(str name, const char *part)
+{
+    const size_t n = strlen(part);
+    for (size_t i = 0; i + n <= name.n; i++)
+        if (memcmp(name.p + i, part, n) == 0)
+            return true;
+    return false;
+}
+
+static bool name_is_v(str name)
+{
+    return name_contains(name, "attn_v.weight") || name_contains(name, "attn_qkv.weight");
+}
+
+bool quant_mix_applies(const gguf_tensor *t)
+{
+    const size_t n = strlen("weight");
+    const bool matrix = t->dims[1] > 1 || t->dims[2] > 1 || t->dims[3] > 1;
+    return matrix && t->name.n >= n && memcmp(t->name.p + t->name.n - n, "weight", n) == 0 &&
+           !name_contains(t->name, "_norm.weight") && !name_contains(t->name, "ssm_conv1d");
+}
+
+/* ---- choices ---- */
+
+mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf *g,
+                            mote_error *err)
+{
+    uint32_t heads = 0;
+    int64_t kv = 0;
+    *s = (quant_mix_state){.mix = mix, .tied = true, .heads_per_kv = 1};
+    TRY(gguf_get_u32(g, "qwen35.block_count", &s->layers, NULL, err));
+    TRY(gguf_get_u32(g, "qwen35.attention.head_count", &heads, NULL, err));
+    const gguf_kv *kv_heads = gguf_find(g, "qwen35.attention.head_count_kv");
+    if (kv_heads != NULL && gguf_int_at(kv_heads, 0, &kv) && kv > 0)
+        s->heads_per_kv = heads / (uint32_t)kv;
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const str name = gguf_tensor_at(g, i)->name;
+        s->n_v += name_is_v(name);
+        s->tied = s->tied && !str_is(name, "output.weight");
+    }
+    return MOTE_OK;
+}
+
+/* The first and last eighth of n, and every third between them. */
+static bool is_sensitive(uint32_t i, uint32_t n)
+{
+    return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
+}
+
+static quant_format choose_v(quant_mix_state *s)
+{
+    const uint32_t i = s->i_v++;
+    switch (s->mix->file_type) {
+    case MIX_Q2_K: return s->heads_per_kv >= 4 ? QUANT_Q4_K : QUANT_Q3_K;
+    case MIX_Q3_K_M: return i < 2 ? QUANT_Q5_K : QUANT_Q4_K;
+    case MIX_Q3_K_L: return QUANT_Q5_K;
+    case MIX_Q4_K_S: return i < 4 ? QUANT_Q5_K : s->mix->base;
+    case MIX_Q4_K_M:
+    case MIX_Q5_K_M: return is_sensitive(i, s->n_v) ? QUANT_Q6_K : s->mix->base;
+    default: return s->mix->base;
+    }
+}
+
+static quant_format choose_down(quant_mix_state *s)
+{
+    const uint32_t i = s->i_down++, n = s->layers;
+    switch (s->mix->file_type) {
+    case MIX_Q2_K: return QUANT_Q3_K;
+    case MIX_Q3_K_M: return i < n / 16 ? QUANT_Q5_K : QUANT_Q4_K;
+    case MIX_Q3_K_L: return QUANT_Q5_K;
+    case MIX_Q4_K_S: return i < n / 8 ? QUANT_Q5_K : s->mix->base;
+    case MIX_Q4_K_M:
+    case MIX_Q5_K_M: return is_sensitive(i, n) ? QUANT_Q6_K : s->mix->base;
+    default: return s->mix->base;
+    }
+}
+
+static quant_format choose_output(const quant_mix_state *s)
+{
+    switch (s->mix->file_type) {
+    case MIX_Q2_K: return QUANT_Q3_K;
+    case MIX_Q3_K_M: return QUANT_Q4_K;
+    case MIX_Q3_K_L: return QUANT_Q5_K;
+    default: return s->mix->base;
+    }
+}
+
+/* A format for rows that are not a whole number of blocks. */
+static quant_format fallback(quant_format format, uint64_t cols)
+{
+    if (cols % quant_get(format)->block_values == 0)
+        return format;
+    quant_format other = QUANT_F16;
+    switch (format) {
+    case QUANT_Q2_K:
+    case QUANT_Q3_K: other = QUANT_Q4_0; break;
+    case QUANT_Q4_K: other = QUANT_Q5_0; break;
+    case QUANT_Q5_K: other = QUANT_Q5_1; break;
+    case QUANT_Q6_K: other = QUANT_Q8_0; break;
+    default: break;
+    }
+    return cols % quant_get(other)->block_values == 0 ? other : QUANT_F16;
+}
+
+quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t)
+{
+    const quant_format base = s->mix->base;
+    const bool head =
+        str_is(t->name, "output.weight") || (s->tied && str_is(t->name, "token_embd.weight"));
+    quant_format format = base;
+    if (quant_get(base)->block_values == 1)
+        return base;
+    if (head)
+        format = base == QUANT_Q8_0 || t->dims[0] % quant_get(base)->block_values != 0 ? QUANT_Q8_0
+                                                                                       : QUANT_Q6_K;
+    else if (name_is_v(t->name))
+        format = choose_v(s);
+    else if (name_contains(t->name, "attn_output.weight"))
+        format = choose_output(s);
+    else if (name_contains(t->name, "ffn_down"))
+        format = choose_down(s);
+    return fallback(format, t->dims[0]);
+}

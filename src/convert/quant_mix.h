@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quant_mix.h - mixes of weight formats, such as Q4_K_M: which format each tensor gets.
+ *
+ * The choices are those of llama-quantize without an importance matrix. They depend on the names and
+ * shapes of all tensors, so a mix is asked in the order of the output.
+ */
+#ifndef MOTE_CONVERT_QUANT_MIX_H
+#define MOTE_CONVERT_QUANT_MIX_H
+
+#include "gguf/gguf.h"
+
+typedef struct quant_mix {
+    const char *name;
+    uint32_t file_type; /* general.file_type */
+    quant_format base;  /* of a tensor without a rule */
+} quant_mix;
+
+/* By name, in any case; NULL: unknown. */
+const quant_mix *quant_mix_find(const char *name);
+/* All names, separated by blanks. */
+const char *quant_mix_names(void);
+
+/* What the choices depend on. */
+typedef struct quant_mix_state {
+    const quant_mix *mix;
+    uint32_t layers; /* with MTP */
+    uint32_t heads_per_kv;
+    bool tied;                 /* no output matrix */
+    uint32_t n_v, i_v, i_down; /* tensors like attn_v: all, and so far; ffn_down so far */
+} quant_mix_state;
+
+/* Reads what the choices depend on. */
+mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf *g,
+                            mote_error *err);
+/* True: the tensor is a matrix that is quantised. Others keep their format. */
+bool quant_mix_applies(const gguf_tensor *t);
+/* The format of the next tensor. Call it for tensors with quant_mix_applies, in order. */
+quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quantize.c - see quantize.h. */
+#include "convert/quantize.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "convert/encode.h"
+#include "gguf/gguf_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8 };
+
+typedef struct quant_tensor {
+    const gguf_tensor *source;
+    quant_format format;
+    char name[GGUF_MAX_KEY + 1];
+    uint64_t rows, row_bytes;
+} quant_tensor;
+
+typedef struct quantization {
+    const quantize_options *options;
+    gguf_files files;
+    gguf_writer *writer;
+    quant_tensor *tensors;
+    uint32_t n;
+    pool *threads;
+    float *scratch; /* [pool_size][cols], one row for each thread */
+    uint64_t cols;  /* of the longest row */
+} quantization;
+
+/* Work of one call of fill. */
+typedef struct encode_job {
+    const quantization *q;
+    const quant_tensor *tensor;
+    encode_fn *encode;
+    uint64_t first, n;
+    unsigned char *out;
+} encode_job;
+
+/* ---- choices ---- */
+
+static mote_status quantization_check(const gguf *g, mote_error *err)
+{
+    str name;
+    TRY(gguf_get_str(g, "general.architecture", &name, NULL, err));
+    if (!str_is(name, "qwen35"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "architecture '%.*s' is not a dense Qwen 3.5 model; llama-quantize of "
+                       "llama.cpp quantises it",
+                       STR_ARG(name));
+    return MOTE_OK;
+}
+
+/* The number in "blk.N."; -1: no tensor of a block. */
+static long block_of(const gguf_tensor *t)
+{
+    char *end;
+    if (t->name.n < 7 || memcmp(t->name.p, "blk.", 4) != 0)
+        return -1;
+    const long block = strtol(t->name.p + 4, &end, 10);
+    return end > t->name.p + 4 && *end == '.' ? block : -1;
+}
+
+/* By block, then by name: the order of llama-quantize. */
+static int by_block_and_name(const void *a, const void *b)
+{
+    const gguf_tensor *x = ((const quant_tensor *)a)->source;
+    const gguf_tensor *y = ((const quant_tensor *)b)->source;
+    const long i = block_of(x), k = block_of(y);
+    if (i != k)
+        return i < k ? -1 : 1;
+    return strcmp(((const quant_tensor *)a)->name, ((const quant_tensor *)b)->name);
+}
+
+static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, mote_error *err)
+{
+    const gguf_tensor *source = t->source;
+    if (source->format == NULL)
+        return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%s' has type %s, which mote cannot read",
+                       t->name, quant_gguf_name(source->gguf_type));
+    t->format =
+        quant_mix_applies(source) ? quant_mix_choose(state, source) : source->format->format;
+    t->rows = source->dims[1] * source->dims[2] * source->dims[3];
+    if (t->format == source->format->format)
+        return MOTE_OK;
+    if (source->format->block_values > 1)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' is %s already; quantise the BF16, F16 or F32 file of the model",
+                       t->name, source->format->name);
+    if (encode_find(t->format) == NULL)
+        return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%s' would be %s, which mote cannot write",
+                       t->name, quant_get(t->format)->name);
+    return MOTE_OK;
+}
+
+static mote_status quantization_choose(quantization *q, mote_error *err)
+{
+    const gguf *g = q->files.gguf;
+    quant_mix_state state;
+    TRY(quant_mix_begin(&state, q->options->mix, g, err));
+    q->n = (uint32_t)gguf_n_tensors(g);
+    q->tensors = mem_new(q->n, sizeof *q->tensors);
+    if (q->tensors == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %u tensors", q->n);
+    for (uint32_t i = 0; i < q->n; i++) {
+        q->tensors[i].source = gguf_tensor_at(g, i);
+        snprintf(q->tensors[i].name, sizeof q->tensors[i].name, "%.*s",
+                 (int)q->tensors[i].source->name.n, q->tensors[i].source->name.p);
+    }
+    qsort(q->tensors, q->n, sizeof *q->tensors, by_block_and_name);
+    for (uint32_t i = 0; i < q->n; i++) {
+        quant_tensor *t = &q->tensors[i];
+        TRY(tensor_choose(t, &state, err));
+        TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, t->source->n_dims,
+                               t->source->dims, err));
+        t->row_bytes = gguf_writer_tensor_bytes(q->writer, i) / t->rows;
+        q->cols = t->source->dims[0] > q->cols ? t->source->dims[0] : q->cols;
+        if (q->options->chosen != NULL)
+            q->options->chosen(q->options->ctx, t->source, t->format,
+                               gguf_writer_tensor_bytes(q->writer, i));
+    }
+    return MOTE_OK;
+}
+
+static void put_metadata(const quantization *q)
+{
+    static const char version[] = "general.quantization_version", type[] = "general.file_type";
+    const gguf *g = q->files.gguf;
+    for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
+        const gguf_kv *kv = gguf_kv_at(g, i);
+        const bool split = kv->key.n > 6 && memcmp(kv->key.p, "split.", 6) == 0;
+        if (!split && !str_is(kv->key, version) && !str_is(kv->key, type) &&
+            !str_is(kv->key, "general.alignment"))
+            gguf_writer_copy(q->writer, kv);
+    }
+    gguf_writer_u32(q->writer, version, QUANTIZATION_VERSION);
+    gguf_writer_u32(q->writer, type, q->options->mix->file_type);
+}
+
+/* ---- data ---- */
+
+static void encode_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const encode_job *j = ctx;
+    const gguf_tensor *s = j->tensor->source;
+    const uint64_t in_bytes = s->bytes / j->tensor->rows;
+    const size_t blocks = (size_t)(s->dims[0] / quant_get(j->tensor->format)->block_values);
+    float *row = j->q->scratch + worker * j->q->cols;
+    for (uint64_t i = (uint64_t)task * ROWS_PER_TASK; i < j->n && i < (task + 1ull) * ROWS_PER_TASK;
+         i++) {
+        s->format->decode(s->data + (j->first + i) * in_bytes, (size_t)s->dims[0], row);
+        j->encode(row, blocks, j->out + i * j->tensor->row_bytes);
+    }
+}
+
+static void quantization_describe(void *ctx, uint32_t i, stream_tensor *out)
+{
+    const quantization *q = ctx;
+    *out = (stream_tensor){.name = q->tensors[i].name,
+                           .rows = q->tensors[i].rows,
+                           .row_bytes = q->tensors[i].row_bytes};
+}
+
+static mote_status quantization_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *out,
+                                     mote_error *err)
+{
+    quantization *q = ctx;
+    const quant_tensor *t = &q->tensors[i];
+    if (t->format == t->source->format->format) {
+        memcpy(out, t->source->data + first * t->row_bytes, (size_t)(n * t->row_bytes));
+    } else {
+        encode_job job = {.q = q,
+                          .tensor = t,
+                          .encode = encode_find(t->format),
+                          .first = first,
+                          .n = n,
+                          .out = out};
+        pool_run(q->threads, encode_task, &job,
+                 (uint32_t)((n + ROWS_PER_TASK - 1) / ROWS_PER_TASK));
+    }
+    gguf_files_drop_pages(&q->files);
+    return gguf_files_check(&q->files, err);
+}
+
+static mote_status quantization_write(quantization *q, mote_error *err)
+{
+    strbuf sources = {0};
+    uint32_t done = 0;
+    TRY(pool_new(&q->threads, q->options->threads, err));
+    q->scratch = mem_new((size_t)(pool_size(q->threads) * q->cols), sizeof *q->scratch);
+    if (q->scratch == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: rows of %u threads",
+                       pool_size(q->threads));
+    gguf_files_put_sources(&q->files, &sources);
+    mote_status status = strbuf_check(&sources, err);
+    if (status == MOTE_OK)
+        status = gguf_writer_begin(q->writer, q->options->out, strbuf_view(&sources), &done, err);
+    strbuf_fini(&sources);
+    const stream_source source = {
+        .ctx = q, .n = q->n, .describe = quantization_describe, .fill = quantization_fill};
+    if (status == MOTE_OK)
+        status = tensor_stream_write(q->writer, &source, done, q->options->progress,
+                                     q->options->ctx, err);
+    return status == MOTE_OK ? gguf_writer_commit(q->writer, err) : status;
+}
+
+static mote_status quantization_run(quantization *q, const char *path, mote_error *err)
+{
+    TRY(gguf_files_open(&q->files, path, err));
+    TRY(quantization_check(q->files.gguf, err));
+    TRY(gguf_writer_new(&q->writer, err));
+    put_metadata(q);
+    TRY(quantization_choose(q, err));
+    return q->options->out != NULL ? quantization_write(q, err) : MOTE_OK;
+}
+
+mote_status quantize_file(const char *path, const quantize_options *o, mote_error *err)
+{
+    quantization *q = mem_new(1, sizeof *q);
+    if (q == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: quantisation");
+    q->options = o;
+    const mote_status status = quantization_run(q, path, err);
+    pool_free(q->threads);
+    mem_free(q->scratch);
+    mem_free(q->tensors);
+    gguf_writer_free(q->writer);
+    gguf_files_close(&q->files);
+    mem_free(q);
+    return status;
+}

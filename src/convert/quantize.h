@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantize.h - a GGUF file in BF16, F16 or F32 to one in other weight formats.
+ *
+ * The file equals the one of llama-quantize, byte for byte, with any number of threads. Memory and
+ * interruption as in convert.h.
+ */
+#ifndef MOTE_CONVERT_QUANTIZE_H
+#define MOTE_CONVERT_QUANTIZE_H
+
+#include "convert/quant_mix.h"
+#include "convert/tensor_stream.h"
+
+typedef struct quantize_options {
+    const char *out; /* NULL: only report the choices */
+    const quant_mix *mix;
+    uint32_t threads;
+    stream_progress_fn *progress; /* may be NULL */
+    /* The choice for a tensor, before any data are written. May be NULL. */
+    void (*chosen)(void *ctx, const gguf_tensor *t, quant_format format, uint64_t bytes);
+    void *ctx;
+} quantize_options;
+
+/* MOTE_E_UNSUPPORTED: another architecture, or a tensor that is quantised already. */
+mote_status quantize_file(const char *path, const quantize_options *o, mote_error *err);
+
+#endif
