@@ -152,6 +152,7 @@ extern const cli_command cmd_convert;
 extern const cli_command cmd_cp;
 extern const cli_command cmd_doctor;
 extern const cli_command cmd_env;
+extern const cli_command cmd_eval;
 extern const cli_command cmd_fit;
 extern const cli_command cmd_help;
 extern const cli_command cmd_list;
