@@ -7,7 +7,8 @@
  *
  *   byte 0     which valid snapshot (its length in tokens)
  *   byte 1     bit 0: recompute the checksum; bit 1: cut it off at bytes 2-5,
- *              bit 2: add a few bytes
+ *              bit 2: add a few bytes; bit 3: snapshot of an engine with drafts;
+ *              bit 4: load it in such an engine
  *   bytes 2-5  where to cut
  *   then       5 bytes a change: offset (inside the header if its top bit is set), value
  *
@@ -30,10 +31,11 @@ enum { HEADER_BYTES = 64, RECORD_BYTES = 5, EXTRA_BYTES = 9 };
 static const uint32_t lengths[] = {0, 1, 5, 32, 40};
 enum { N_SOUND = sizeof lengths / sizeof *lengths };
 
+/* [0]: without drafts, [1]: with drafts. */
 static struct {
-    mote_engine *engine;
-    unsigned char *bytes[N_SOUND];
-    size_t n[N_SOUND];
+    mote_engine *engine[2];
+    unsigned char *bytes[2][N_SOUND];
+    size_t n[2][N_SOUND];
 } world;
 
 static void demand(bool holds, const char *what)
@@ -44,27 +46,37 @@ static void demand(bool holds, const char *what)
     abort();
 }
 
-/* The model and the valid snapshots, created once. */
-static void make_world(void)
+/* An engine and its valid snapshots. */
+static void make_snapshots(const mote_model *model, size_t drafts)
 {
-    const char *path = rig_model_path("r1-gqa4-tied");
-    demand(path != NULL, "the model is missing");
-    mote_model *model = rig_open(path, MOTE_ISA_BEST);
-    world.engine = rig_engine(
-        model, &(mote_engine_options){.threads = 1, .sessions = 2, .positions = 256, .batch = 64});
+    mote_engine *engine = rig_engine(
+        model,
+        &(mote_engine_options){
+            .threads = 1, .sessions = 2, .positions = 256, .batch = 64, .drafts = drafts > 0});
+    world.engine[drafts] = engine;
     static const mote_token tokens[64] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
     char file[128];
     rig_temp_path(file, sizeof file, "sound.snapshot");
     for (size_t i = 0; i < N_SOUND; i++) {
         mote_error err = {0};
-        mote_session *session = rig_session(world.engine);
+        mote_session *session = rig_session(engine);
         if (lengths[i] > 0)
-            rig_feed(world.engine, session, tokens, lengths[i], MOTE_LOGITS_NONE);
+            rig_feed(engine, session, tokens, lengths[i], MOTE_LOGITS_NONE);
         MUST(mote_session_save(session, file, &err), &err);
         mote_session_free(session);
-        world.bytes[i] = test_file_read(file, &world.n[i]);
-        demand(world.bytes[i] != NULL, "a snapshot cannot be read again");
+        world.bytes[drafts][i] = test_file_read(file, &world.n[drafts][i]);
+        demand(world.bytes[drafts][i] != NULL, "a snapshot cannot be read again");
     }
+}
+
+/* The model and the valid snapshots, created once. */
+static void make_world(void)
+{
+    const char *path = rig_model_path("r2-gqa4-kv2-tied-mtp");
+    demand(path != NULL, "the model is missing");
+    mote_model *model = rig_open(path, MOTE_ISA_BEST);
+    make_snapshots(model, 0);
+    make_snapshots(model, 1);
 }
 
 static uint32_t u32_at(const uint8_t *p)
@@ -78,11 +90,12 @@ static uint32_t u32_at(const uint8_t *p)
 static unsigned char *changed(const uint8_t *data, size_t size, size_t *n)
 {
     size_t which = data[0] % N_SOUND;
-    unsigned flags = data[1];
-    unsigned char *copy = calloc(world.n[which] + EXTRA_BYTES, 1);
+    unsigned flags = data[1], drafts = flags >> 3 & 1;
+    const size_t bytes = world.n[drafts][which];
+    unsigned char *copy = calloc(bytes + EXTRA_BYTES, 1);
     demand(copy != NULL, "no memory");
-    memcpy(copy, world.bytes[which], world.n[which]);
-    *n = world.n[which] + (flags & 4 ? EXTRA_BYTES : 0);
+    memcpy(copy, world.bytes[drafts][which], bytes);
+    *n = bytes + (flags & 4 ? EXTRA_BYTES : 0);
     for (size_t at = 6; at + RECORD_BYTES <= size; at += RECORD_BYTES) {
         uint32_t offset = u32_at(data + at);
         size_t reach = offset >> 31 ? HEADER_BYTES : *n;
@@ -97,7 +110,7 @@ static unsigned char *changed(const uint8_t *data, size_t size, size_t *n)
     return copy;
 }
 
-static void go_on(mote_session *session)
+static void go_on(mote_engine *engine, mote_session *session)
 {
     mote_error err = {0};
     mote_choice choice;
@@ -106,8 +119,11 @@ static void go_on(mote_session *session)
     for (uint64_t i = 0; i < length; i++)
         demand(mote_session_tokens(session)[i] >= 0, "a token outside the vocabulary");
     static const mote_token next[] = {7, 7, 7};
+    mote_draft_item draft = {.session = session, .next = 7, .n = 3};
+    if (engine->options.drafts && length > 0)
+        demand(mote_draft(engine, &draft, 1, &err) == MOTE_OK, "a loaded session cannot draft");
     mote_work work = {.session = session, .tokens = next, .n = 3};
-    mote_status status = mote_step(world.engine, &work, 1, &err);
+    mote_status status = mote_step(engine, &work, 1, &err);
     demand(status == MOTE_OK || status == MOTE_E_FULL, "a loaded session cannot go on");
     if (status == MOTE_OK)
         (void)mote_sample(session, 0, NULL, &choice, &err);
@@ -116,7 +132,7 @@ static void go_on(mote_session *session)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (world.engine == NULL)
+    if (world.engine[0] == NULL)
         make_world();
     if (size < 6)
         return 0;
@@ -130,9 +146,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const mem_stats before = mem_count();
     mote_error err = {0};
     mote_session *session;
-    mote_status status = snapshot_read(&session, world.engine, exact, n, NULL, &err);
+    mote_engine *engine = world.engine[data[1] >> 4 & 1];
+    mote_status status = snapshot_read(&session, engine, exact, n, NULL, &err);
     if (status == MOTE_OK) {
-        go_on(session);
+        go_on(engine, session);
         mote_session_free(session);
     } else {
         demand(session == NULL && err.status == status && err.text[0] != 0,
