@@ -53,7 +53,7 @@ END
 answer
 json 'd["mote"]["sampling"]["seed"] == 3 and d["mote"]["sampling"]["top_k"] == 3'
 json 'd["mote"]["sampling"]["temperature"] == 0.5'
-stderr_is "warning: $config:8: unknown key seed"
+stderr_is "warning: $config:8: unknown key seed; did you mean spec?"
 answer -q
 stderr_is ""
 answer --seed 9 --top-k 5
