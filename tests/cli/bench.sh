@@ -19,6 +19,8 @@ json '[(r["streams"], r["drafts"]) for r in d["speculative"]["results"]] == [(1,
 json 'all(r["accepted"] == r["drafted"] and r["tokens"] == 8 * r["streams"] + r["accepted"] for r in d["speculative"]["results"])'
 json '[r["drafted"] for r in d["speculative"]["results"]] == [0, 8, 23, 0, 16, 46]'
 json 'all(r["verify_seconds"] > 0 and r["sample_seconds"] > 0 and r["of_plain"] > 0 for r in d["speculative"]["results"])'
+json 'd["speculative"]["draft_head"] and all(r["draft_seconds"] > 0 for r in d["speculative"]["results"] if r["drafts"])'
+json '[r["streams"] for r in d["speculative"]["results"] if "block_seconds" in r] == [1, 2]'
 call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 -q
 grep -q "acceptance 1,0 imposed" "$work/out" || fail "speculative table"
 call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 --json -q

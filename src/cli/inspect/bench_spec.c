@@ -12,6 +12,7 @@
 #include "base/philox.h"
 #include "cli/inspect/bench_rig.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,44 @@ static mote_status run_all(spec_run *s, bench_spec_time *out, size_t n,
     return MOTE_OK;
 }
 
+/* ---- parts of a draft ---- */
+
+/* Seconds of the fastest call that drafts n tokens after n_given given ones, in all streams. Given
+ * tokens need the block and no output head. */
+static mote_status run_time_draft(spec_run *s, size_t n_given, size_t n, double *seconds,
+                                  mote_error *err)
+{
+    mote_token given[BENCH_SPEC_MOST];
+    *seconds = INFINITY;
+    for (uint32_t i = 0; i < BENCH_SPEC_MOST; i++)
+        given[i] = bench_token(s->b->model, i);
+    for (uint32_t repeat = 0; repeat < s->b->repeats + 2; repeat++) {
+        for (uint32_t i = 0; i < s->r.n; i++)
+            s->items[i] = (mote_draft_item){.session = s->r.sessions[i],
+                                            .next = s->streams[i].row[0],
+                                            .given = given,
+                                            .n_given = n_given,
+                                            .n = n};
+        const double start = os_now();
+        TRY(mote_draft(s->r.engine, s->items, s->r.n, err));
+        const double now = os_now() - start;
+        *seconds = now < *seconds ? now : *seconds;
+    }
+    return MOTE_OK;
+}
+
+static mote_status run_time_parts(spec_run *s, bench_spec_time *out, mote_error *err)
+{
+    enum { MOST = BENCH_SPEC_MOST };
+    double all, one;
+    TRY(run_start(s, err));
+    TRY(run_time_draft(s, 0, MOST, &all, err));     /* MOST times block and head */
+    TRY(run_time_draft(s, MOST - 1, 1, &one, err)); /* MOST times the block, once the head */
+    out->head = (all - one) / (MOST - 1);
+    out->block = all / MOST - out->head;
+    return MOTE_OK;
+}
+
 /* The streams are open. */
 static mote_status run_with_memory(spec_run *s, bench_spec_time *out, size_t n, mote_error *err)
 {
@@ -239,9 +278,11 @@ static mote_status run_with_memory(spec_run *s, bench_spec_time *out, size_t n, 
     bench_sample(*samples)[BENCH_MAX_REPEATS] = mem_new(n, sizeof *samples);
     const bool has_memory =
         s->streams != NULL && samples != NULL && (s->items != NULL || !s->b->drafts);
-    const mote_status status =
-        has_memory ? run_all(s, out, n, samples, err)
-                   : err_set(err, MOTE_E_MEMORY, "out of memory for %u streams", s->r.n);
+    mote_status status = has_memory
+                             ? run_all(s, out, n, samples, err)
+                             : err_set(err, MOTE_E_MEMORY, "out of memory for %u streams", s->r.n);
+    if (status == MOTE_OK && s->b->drafts)
+        status = run_time_parts(s, &out[0], err);
     mem_free(samples);
     mem_free(s->items);
     mem_free(s->streams);

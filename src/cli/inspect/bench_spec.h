@@ -31,6 +31,9 @@ typedef struct bench_spec_time {
     uint64_t drafted, accepted; /* tokens per repeat */
     /* Seconds per step of the fastest repeat. */
     double draft, verify, sample, rewind;
+    /* Of plain decoding, if the model has a draft head: seconds of a draft token of all streams, in
+     * the MTP block and in the trimmed output head. */
+    double block, head;
 } bench_spec_time;
 
 /* Measures plain decoding and each length of drafts[n], alternating, with `streams` sessions:

@@ -386,6 +386,11 @@ static void bench_print_spec(const bench_state *s)
                    (double)t->time.tokens / (double)(t->steps * t->streams), 1e3 * t->draft,
                    1e3 * t->verify, 1e3 * t->sample, 1e3 * t->rewind);
     }
+    out_text(o, "\n");
+    for (size_t i = 0; i < s->n_spec; i++)
+        if (s->info.draft_head && s->spec[i].drafts == 0)
+            out_printf(o, "a draft token of %u streams: %.2f ms MTP block, %.2f ms trimmed head\n",
+                       s->spec[i].streams, 1e3 * s->spec[i].block, 1e3 * s->spec[i].head);
 }
 
 static void bench_write_spec(strbuf *j, const bench_state *s)
@@ -412,6 +417,10 @@ static void bench_write_spec(strbuf *j, const bench_state *s)
         jw_key_double(j, "verify_seconds", t->verify);
         jw_key_double(j, "sample_seconds", t->sample);
         jw_key_double(j, "rewind_seconds", t->rewind);
+        if (s->info.draft_head && t->drafts == 0) {
+            jw_key_double(j, "block_seconds", t->block);
+            jw_key_double(j, "head_seconds", t->head);
+        }
         jw_close(j, '}');
     }
     jw_close(j, ']');
