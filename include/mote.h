@@ -274,9 +274,9 @@ typedef struct mote_engine_options {
     mote_kv kv;
     float yarn; /* YaRN factor, 1 to 4; 0: as the file says */
     mote_pin pin;
-    bool drafts; /* prepare mote_draft: one more attention layer of KV cache, and 2 to 3 % of the
-                  * time of every step. Ignored if the model has no MTP head. Affects no result of
-                  * other functions */
+    bool drafts; /* prepare mote_draft: one more attention layer of KV cache, and three more
+                  * matrices per step, below 1 % of the weights. Ignored if the model has no MTP
+                  * head. Affects no result of other functions */
 } mote_engine_options;
 
 /* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the

@@ -276,9 +276,15 @@ static void head_file(void **unused)
     mote_memory memory;
     mote_engine_memory(engine, &memory);
     assert_int_equal(memory.weights, found.file_bytes + found.draft_file_bytes);
+    assert_int_equal(mote_model_file_state(parts), MOTE_FILE_SAME);
+    assert_int_equal(truncate(head, 4096), 0); /* damage of the head is damage of the model */
+    assert_int_equal(mote_model_file_state(parts), MOTE_FILE_DAMAGED);
+    mote_draft_item lost = {.session = s, .next = tokens[70], .n = 1};
+    expect_error(engine, &lost, 1, MOTE_E_IO, "mtp-body.gguf");
     mote_session_free(s);
     mote_engine_free(engine);
     mote_model_close(parts);
+    assert_true(test_gguf_split_head(source, body, head));
 
     MUST(mote_model_open(&parts, body, NULL, &err), &err); /* without the file: no head */
     engine = rig_engine(parts, &(mote_engine_options){.drafts = true});
