@@ -2,6 +2,7 @@
 /* encode.c - plain formats and formats with blocks of 32 values; see encode.h. */
 #include "convert/encode.h"
 
+#include "base/cpu.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 
@@ -148,7 +149,19 @@ static void encode_q8_0(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
-encode_fn *encode_find(quant_format format)
+static const encode_k_set *k_set(mote_isa level)
+{
+#if defined(__x86_64__)
+    if (cpu_level_contains(level, MOTE_ISA_AVX512))
+        return &encode_k_avx512;
+    if (cpu_level_contains(level, MOTE_ISA_AVX2))
+        return &encode_k_avx2;
+#endif
+    (void)level;
+    return &encode_k_baseline;
+}
+
+encode_fn *encode_find(quant_format format, mote_isa level)
 {
     switch (format) {
     case QUANT_F32: return encode_f32;
@@ -159,11 +172,11 @@ encode_fn *encode_find(quant_format format)
     case QUANT_Q5_0: return encode_q5_0;
     case QUANT_Q5_1: return encode_q5_1;
     case QUANT_Q8_0: return encode_q8_0;
-    case QUANT_Q2_K: return encode_q2_k;
-    case QUANT_Q3_K: return encode_q3_k;
-    case QUANT_Q4_K: return encode_q4_k;
-    case QUANT_Q5_K: return encode_q5_k;
-    case QUANT_Q6_K: return encode_q6_k;
+    case QUANT_Q2_K: return k_set(level)->q2_k;
+    case QUANT_Q3_K: return k_set(level)->q3_k;
+    case QUANT_Q4_K: return k_set(level)->q4_k;
+    case QUANT_Q5_K: return k_set(level)->q5_k;
+    case QUANT_Q6_K: return k_set(level)->q6_k;
     default: return NULL;
     }
 }

@@ -11,14 +11,24 @@
 
 #include "quant/quant.h"
 
+#include <mote.h>
+
 /* Encodes n_blocks blocks; of F32, F16 and BF16 a block is one value. */
 typedef void encode_fn(const float *values, size_t n_blocks, void *blocks);
 
-/* NULL: mote does not write the format. */
-encode_fn *encode_find(quant_format format);
+/* For CPUs up to `level`, which this one must have; all levels give the same bytes. NULL: mote does
+ * not write the format. */
+encode_fn *encode_find(quant_format format, mote_isa level);
 
-/* ---- of encode_k.c ---- */
+/* ---- of encode_k.c, which is compiled once for each of these instruction sets ---- */
 
-encode_fn encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k;
+typedef struct encode_k_set {
+    encode_fn *q2_k, *q3_k, *q4_k, *q5_k, *q6_k;
+} encode_k_set;
+
+extern const encode_k_set encode_k_baseline;
+#if defined(__x86_64__)
+extern const encode_k_set encode_k_avx2, encode_k_avx512;
+#endif
 
 #endif

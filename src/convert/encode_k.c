@@ -5,7 +5,8 @@
  * A superblock has groups of 16 or 32 values with a scale each. For each group a search tries
  * several scales and keeps the one with the smallest weighted error. All groups of a superblock are
  * searched at the same time: value i of group g is at x[i * groups + g], so that the inner loops run
- * over groups and compile to vector instructions. The operations of one group and their order are
+ * over groups and compile to vector instructions, on x86-64 also for AVX2 and AVX-512
+ * (CMakeLists.txt). The operations of one group and their order are
  * those of llama.cpp. A group that needs no search, or keeps its result, takes part with results
  * that are not selected.
  */
@@ -17,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_GROUPS = 16, MAX_GROUP = 32 };
+enum { MAX_GROUPS = 16, MAX_VALUES = 2 * QUANT_SUPERBLOCK };
 
 /* Loops over groups need a constant count to become vector code. */
 #define SEARCH static inline __attribute__((always_inline))
@@ -37,10 +38,9 @@ static inline int32_t clamp(int32_t code, int32_t low, int32_t high)
     return code > low ? code : low;
 }
 
-/* Values of a superblock by group. */
-SEARCH void transpose(float *x, const float *values, int groups)
+/* Values by group. */
+SEARCH void transpose(float *x, const float *values, int groups, int n)
 {
-    const int n = QUANT_SUPERBLOCK / groups;
     for (int g = 0; g < groups; g++)
         for (int i = 0; i < n; i++)
             x[i * groups + g] = values[g * n + i];
@@ -59,16 +59,16 @@ typedef struct affine_groups {
     float scale[MAX_GROUPS], min[MAX_GROUPS];
     float high[MAX_GROUPS], sum_w[MAX_GROUPS], sum_x[MAX_GROUPS], error[MAX_GROUPS];
     int32_t flat[MAX_GROUPS]; /* all values are equal, or 0 and below */
-    int32_t codes[QUANT_SUPERBLOCK];
+    int32_t codes[MAX_VALUES];
 } affine_groups;
 
 /* Error of codes with scale and minimum. */
 SEARCH void affine_error(float *error, const float *x, const float *w, const int32_t *codes,
-                         const float *scale, const float *min, int groups, bool absolute)
+                         const float *scale, const float *min, int groups, int n, bool absolute)
 {
     for (int g = 0; g < groups; g++)
         error[g] = 0;
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++) {
             float diff = scale[g] * (float)codes[i + g] + min[g] - x[i + g];
             diff = absolute ? fabsf(diff) : diff * diff;
@@ -77,7 +77,7 @@ SEARCH void affine_error(float *error, const float *x, const float *w, const int
 }
 
 /* The range of values, divided evenly. `min` is not yet negated. */
-SEARCH void affine_begin(affine_groups *a, const float *x, const float *w, int groups,
+SEARCH void affine_begin(affine_groups *a, const float *x, const float *w, int groups, int n,
                          const affine_search *s)
 {
     float low[MAX_GROUPS], inverse[MAX_GROUPS];
@@ -86,7 +86,7 @@ SEARCH void affine_begin(affine_groups *a, const float *x, const float *w, int g
         a->sum_w[g] = w[g];
         a->sum_x[g] = w[g] * x[g];
     }
-    for (int i = groups; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = groups; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++) {
             low[g] = x[i + g] < low[g] ? x[i + g] : low[g];
             a->high[g] = x[i + g] > a->high[g] ? x[i + g] : a->high[g];
@@ -99,22 +99,22 @@ SEARCH void affine_begin(affine_groups *a, const float *x, const float *w, int g
         inverse[g] = (float)s->largest / (a->high[g] - a->min[g]);
         a->scale[g] = 1 / inverse[g];
     }
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++)
             a->codes[i + g] = clamp(nearest(inverse[g] * (x[i + g] - a->min[g])), 0, s->largest);
-    affine_error(a->error, x, w, a->codes, a->scale, a->min, groups, s->absolute);
+    affine_error(a->error, x, w, a->codes, a->scale, a->min, groups, n, s->absolute);
 }
 
 /* Codes for one division of the range; least squares give scale and minimum for them. */
-SEARCH void affine_try(affine_groups *a, const float *x, const float *w, int groups,
+SEARCH void affine_try(affine_groups *a, const float *x, const float *w, int groups, int n,
                        const affine_search *s, float division)
 {
     float inverse[MAX_GROUPS], l[MAX_GROUPS] = {0}, l2[MAX_GROUPS] = {0}, xl[MAX_GROUPS] = {0};
     float scale[MAX_GROUPS], min[MAX_GROUPS], error[MAX_GROUPS];
-    int32_t codes[QUANT_SUPERBLOCK], better[MAX_GROUPS];
+    int32_t codes[MAX_VALUES], better[MAX_GROUPS];
     for (int g = 0; g < groups; g++)
         inverse[g] = division / (a->high[g] - a->min[g]);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++) {
             const int32_t code = clamp(nearest(inverse[g] * (x[i + g] - a->min[g])), 0, s->largest);
             const float weighted = w[i + g] * (float)code;
@@ -131,37 +131,37 @@ SEARCH void affine_try(affine_groups *a, const float *x, const float *w, int gro
         min[g] = min[g] > 0 ? 0 : min[g];
         better[g] = d > 0 && !a->flat[g];
     }
-    affine_error(error, x, w, codes, scale, min, groups, s->absolute);
+    affine_error(error, x, w, codes, scale, min, groups, n, s->absolute);
     for (int g = 0; g < groups; g++) {
         better[g] = better[g] && error[g] < a->error[g];
         a->error[g] = better[g] ? error[g] : a->error[g];
         a->scale[g] = better[g] ? scale[g] : a->scale[g];
         a->min[g] = better[g] ? min[g] : a->min[g];
     }
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++)
             a->codes[i + g] = better[g] ? codes[i + g] : a->codes[i + g];
 }
 
-SEARCH void affine_find(affine_groups *a, const float *x, const float *w, int groups,
+SEARCH void affine_find(affine_groups *a, const float *x, const float *w, int groups, int n,
                         const affine_search *s)
 {
-    affine_begin(a, x, w, groups, s);
+    affine_begin(a, x, w, groups, n, s);
     for (int step = 0; step <= s->steps; step++)
-        affine_try(a, x, w, groups, s, s->first + s->step * (float)step + (float)s->largest);
+        affine_try(a, x, w, groups, n, s, s->first + s->step * (float)step + (float)s->largest);
     for (int g = 0; g < groups; g++) {
         a->scale[g] = a->flat[g] ? 0 : a->scale[g];
         a->min[g] = -a->min[g];
-        for (int i = 0; a->flat[g] && i < QUANT_SUPERBLOCK; i += groups)
+        for (int i = 0; a->flat[g] && i < groups * n; i += groups)
             a->codes[i + g] = 0;
     }
 }
 
 /* Codes again, with the scales as they are stored. A scale of 0 leaves the codes of the search. */
-SEARCH void affine_codes(int32_t *codes, const float *x, int groups, int largest, const float *d,
-                         const float *dmin)
+SEARCH void affine_codes(int32_t *codes, const float *x, int groups, int n, int largest,
+                         const float *d, const float *dmin)
 {
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < groups * n; i += groups)
         for (int g = 0; g < groups; g++) {
             const int32_t code = clamp(nearest((x[i + g] + dmin[g]) / d[g]), 0, largest);
             codes[i + g] = d[g] != 0 ? code : codes[i + g];
@@ -169,10 +169,8 @@ SEARCH void affine_codes(int32_t *codes, const float *x, int groups, int largest
 }
 
 /* The codes in the order of the values. */
-SEARCH void codes_in_order(uint8_t out[QUANT_SUPERBLOCK], const int32_t *codes, int groups,
-                           int offset)
+SEARCH void codes_in_order(uint8_t *out, const int32_t *codes, int groups, int n, int offset)
 {
-    const int n = QUANT_SUPERBLOCK / groups;
     for (int g = 0; g < groups; g++)
         for (int i = 0; i < n; i++)
             out[g * n + i] = (uint8_t)(codes[i * groups + g] + offset);
@@ -204,10 +202,10 @@ static void encode_one_q2_k(const float *values, quant_q2_k *block)
     float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], d[GROUPS], dmin[GROUPS];
     affine_groups a;
     uint8_t codes[QUANT_SUPERBLOCK];
-    transpose(x, values, GROUPS);
+    transpose(x, values, GROUPS, 16);
     for (int i = 0; i < QUANT_SUPERBLOCK; i++)
         w[i] = fabsf(x[i]);
-    affine_find(&a, x, w, GROUPS, &search);
+    affine_find(&a, x, w, GROUPS, 16, &search);
     const float scale = largest_of(a.scale, GROUPS), min = largest_of(a.min, GROUPS);
     block->d = half_f32_to_f16(scale / 15.0f);
     block->dmin = half_f32_to_f16(min / 15.0f);
@@ -218,8 +216,8 @@ static void encode_one_q2_k(const float *values, quant_q2_k *block)
         d[g] = half_f16_to_f32(block->d) * (float)(block->scales[g] & 15);
         dmin[g] = half_f16_to_f32(block->dmin) * (float)(block->scales[g] >> 4);
     }
-    affine_codes(a.codes, x, GROUPS, 3, d, dmin);
-    codes_in_order(codes, a.codes, GROUPS, 0);
+    affine_codes(a.codes, x, GROUPS, 16, 3, d, dmin);
+    codes_in_order(codes, a.codes, GROUPS, 16, 0);
     pack_pairs(block->qs, codes);
 }
 
@@ -241,44 +239,58 @@ static uint8_t six_bits(float value)
     return code < 63 ? code : 63;
 }
 
-/* Everything but the packing of codes, which differs. */
-SEARCH void encode_with_mins(const float *values, const affine_search *search, uint16_t *d_out,
-                             uint16_t *dmin_out, uint8_t packed[12],
-                             uint8_t codes[QUANT_SUPERBLOCK])
+/* Scales and minimums of one superblock, as they are stored. */
+typedef struct stored_scales {
+    uint16_t d, dmin;
+    uint8_t packed[12];
+} stored_scales;
+
+/* Stores the scales of 8 groups; d and dmin are their values after that. */
+static void store_scales(stored_scales *out, const float *scale, const float *min, float *d,
+                         float *dmin)
 {
-    enum { GROUPS = 8 };
-    float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], mean[GROUPS] = {0}, d[GROUPS], dmin[GROUPS];
-    uint8_t scales[GROUPS], mins[GROUPS];
+    uint8_t scales[8], mins[8];
+    const float most = largest_of(scale, 8), least = largest_of(min, 8);
+    const float per_scale = most > 0 ? 63.0f / most : 0, per_min = least > 0 ? 63.0f / least : 0;
+    out->d = half_f32_to_f16(most / 63.0f);
+    out->dmin = half_f32_to_f16(least / 63.0f);
+    for (int g = 0; g < 8; g++) {
+        scales[g] = six_bits(per_scale * scale[g]);
+        mins[g] = six_bits(per_min * min[g]);
+        d[g] = half_f16_to_f32(out->d) * (float)scales[g];
+        dmin[g] = half_f16_to_f32(out->dmin) * (float)mins[g];
+    }
+    pack_sixes(out->packed, scales, mins);
+}
+
+/* Two superblocks at the same time: sixteen groups fill a vector register of AVX-512. */
+SEARCH void encode_with_mins(const float *values, const affine_search *search,
+                             stored_scales stored[2], uint8_t codes[MAX_VALUES])
+{
+    enum { GROUPS = 16, N = 32 };
+    float x[MAX_VALUES], w[MAX_VALUES], mean[GROUPS] = {0}, d[GROUPS], dmin[GROUPS];
     affine_groups a;
-    transpose(x, values, GROUPS);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += GROUPS)
+    transpose(x, values, GROUPS, N);
+    for (int i = 0; i < MAX_VALUES; i += GROUPS)
         for (int g = 0; g < GROUPS; g++)
             mean[g] += x[i + g] * x[i + g];
     for (int g = 0; g < GROUPS; g++)
         mean[g] = sqrtf(mean[g] / 32);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
-        w[i] = mean[i % GROUPS] + fabsf(x[i]);
-    affine_find(&a, x, w, GROUPS, search);
-    const float scale = largest_of(a.scale, GROUPS), min = largest_of(a.min, GROUPS);
-    const float per_scale = scale > 0 ? 63.0f / scale : 0, per_min = min > 0 ? 63.0f / min : 0;
-    *d_out = half_f32_to_f16(scale / 63.0f);
-    *dmin_out = half_f32_to_f16(min / 63.0f);
-    for (int g = 0; g < GROUPS; g++) {
-        scales[g] = six_bits(per_scale * a.scale[g]);
-        mins[g] = six_bits(per_min * a.min[g]);
-        d[g] = half_f16_to_f32(*d_out) * (float)scales[g];
-        dmin[g] = half_f16_to_f32(*dmin_out) * (float)mins[g];
-    }
-    pack_sixes(packed, scales, mins);
-    affine_codes(a.codes, x, GROUPS, search->largest, d, dmin);
-    codes_in_order(codes, a.codes, GROUPS, 0);
+    for (int i = 0; i < MAX_VALUES; i += GROUPS)
+        for (int g = 0; g < GROUPS; g++)
+            w[i + g] = mean[g] + fabsf(x[i + g]);
+    affine_find(&a, x, w, GROUPS, N, search);
+    for (int k = 0; k < 2; k++)
+        store_scales(&stored[k], a.scale + 8 * k, a.min + 8 * k, d + 8 * k, dmin + 8 * k);
+    affine_codes(a.codes, x, GROUPS, N, search->largest, d, dmin);
+    codes_in_order(codes, a.codes, GROUPS, N, 0);
 }
 
-static void encode_one_q4_k(const float *values, quant_q4_k *block)
+static void put_q4_k(quant_q4_k *block, const stored_scales *s, const uint8_t *codes)
 {
-    static const affine_search search = {15, -1.0f, 0.1f, 20, false};
-    uint8_t codes[QUANT_SUPERBLOCK];
-    encode_with_mins(values, &search, &block->d, &block->dmin, block->scales, codes);
+    block->d = s->d;
+    block->dmin = s->dmin;
+    memcpy(block->scales, s->packed, sizeof s->packed);
     for (int quarter = 0; quarter < 4; quarter++)
         for (int j = 0; j < 32; j++) {
             const uint8_t *c = codes + 64 * quarter + j;
@@ -286,11 +298,11 @@ static void encode_one_q4_k(const float *values, quant_q4_k *block)
         }
 }
 
-static void encode_one_q5_k(const float *values, quant_q5_k *block)
+static void put_q5_k(quant_q5_k *block, const stored_scales *s, const uint8_t *codes)
 {
-    static const affine_search search = {31, -0.5f, 0.1f, 15, false};
-    uint8_t codes[QUANT_SUPERBLOCK];
-    encode_with_mins(values, &search, &block->d, &block->dmin, block->scales, codes);
+    block->d = s->d;
+    block->dmin = s->dmin;
+    memcpy(block->scales, s->packed, sizeof s->packed);
     memset(block->qh, 0, sizeof block->qh);
     for (int quarter = 0; quarter < 4; quarter++)
         for (int j = 0; j < 32; j++) {
@@ -299,6 +311,35 @@ static void encode_one_q5_k(const float *values, quant_q5_k *block)
             block->qh[j] |= (uint8_t)(a >> 4 << 2 * quarter | b >> 4 << (2 * quarter + 1));
         }
 }
+
+/* The values of two superblocks; of the last one of an odd number, and zeros. */
+static const float *pair_of(const float *values, size_t left, float padded[MAX_VALUES])
+{
+    if (left > 1)
+        return values;
+    memcpy(padded, values, QUANT_SUPERBLOCK * sizeof *values);
+    memset(padded + QUANT_SUPERBLOCK, 0, QUANT_SUPERBLOCK * sizeof *values);
+    return padded;
+}
+
+#define PAIR_ENCODER(name, ...)                                                                    \
+    static void encode_##name(const float *values, size_t n_blocks, void *blocks)                  \
+    {                                                                                              \
+        static const affine_search search = {__VA_ARGS__, false};                                  \
+        quant_##name *block = blocks;                                                              \
+        float padded[MAX_VALUES];                                                                  \
+        stored_scales stored[2];                                                                   \
+        uint8_t codes[MAX_VALUES];                                                                 \
+        for (size_t b = 0; b < n_blocks; b += 2) {                                                 \
+            encode_with_mins(pair_of(values + b * QUANT_SUPERBLOCK, n_blocks - b, padded),         \
+                             &search, stored, codes);                                              \
+            for (size_t k = 0; k < 2 && b + k < n_blocks; k++)                                     \
+                put_##name(&block[b + k], &stored[k], codes + k * QUANT_SUPERBLOCK);               \
+        }                                                                                          \
+    }
+
+PAIR_ENCODER(q4_k, 15, -1.0f, 0.1f, 20)
+PAIR_ENCODER(q5_k, 31, -0.5f, 0.1f, 15)
 
 /* ---- scale only: value = scale * code ---- */
 
@@ -403,7 +444,7 @@ static void encode_one_q6_k(const float *values, quant_q6_k *block)
     float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
     int32_t found[QUANT_SUPERBLOCK];
     uint8_t codes[QUANT_SUPERBLOCK];
-    transpose(x, values, GROUPS);
+    transpose(x, values, GROUPS, 16);
     scale_search(scales, found, x, GROUPS, 32);
     const float extreme = extreme_of(scales, GROUPS);
     memset(block, 0, sizeof *block);
@@ -417,7 +458,7 @@ static void encode_one_q6_k(const float *values, quant_q6_k *block)
         d[g] = half_f16_to_f32(block->d) * (float)block->scales[g];
     }
     scale_codes(found, x, GROUPS, 32, d);
-    codes_in_order(codes, found, GROUPS, 32);
+    codes_in_order(codes, found, GROUPS, 16, 32);
     for (int half = 0; half < 2; half++)
         for (int j = 0; j < 32; j++) {
             const uint8_t *c = codes + 128 * half + j;
@@ -483,7 +524,7 @@ static void encode_one_q3_k(const float *values, quant_q3_k *block)
     float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
     int32_t found[QUANT_SUPERBLOCK];
     uint8_t codes[QUANT_SUPERBLOCK], six[GROUPS];
-    transpose(x, values, GROUPS);
+    transpose(x, values, GROUPS, 16);
     scale_descend(scales, found, x, GROUPS, 4);
     const float extreme = extreme_of(scales, GROUPS);
     const float inverse = extreme != 0 ? -32.0f / extreme : 0;
@@ -497,7 +538,7 @@ static void encode_one_q3_k(const float *values, quant_q3_k *block)
     if (extreme != 0)
         pack_q3_scales(block->scales, six);
     scale_codes(found, x, GROUPS, 4, d);
-    codes_in_order(codes, found, GROUPS, 4);
+    codes_in_order(codes, found, GROUPS, 16, 4);
     for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
         block->hmask[i % 32] |= (uint8_t)(codes[i] >> 2 << i / 32);
         codes[i] &= 3;
@@ -508,7 +549,7 @@ static void encode_one_q3_k(const float *values, quant_q3_k *block)
 /* ---- rows ---- */
 
 #define ENCODER(name)                                                                              \
-    void encode_##name(const float *values, size_t n_blocks, void *blocks)                         \
+    static void encode_##name(const float *values, size_t n_blocks, void *blocks)                  \
     {                                                                                              \
         quant_##name *block = blocks;                                                              \
         for (size_t b = 0; b < n_blocks; b++)                                                      \
@@ -517,6 +558,10 @@ static void encode_one_q3_k(const float *values, quant_q3_k *block)
 
 ENCODER(q2_k)
 ENCODER(q3_k)
-ENCODER(q4_k)
-ENCODER(q5_k)
 ENCODER(q6_k)
+
+/* The build sets the name for the instruction sets that it compiles this file for. */
+#ifndef ENCODE_K_SET
+#define ENCODE_K_SET encode_k_baseline
+#endif
+const encode_k_set ENCODE_K_SET = {encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k};

@@ -89,7 +89,7 @@ static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, mote_e
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "tensor '%s' is %s already; quantise the BF16, F16 or F32 file of the model",
                        t->name, source->format->name);
-    if (encode_find(t->format) == NULL)
+    if (encode_find(t->format, MOTE_ISA_BEST) == NULL)
         return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%s' would be %s, which mote cannot write",
                        t->name, quant_get(t->format)->name);
     return MOTE_OK;
@@ -173,7 +173,7 @@ static mote_status quantization_fill(void *ctx, uint32_t i, uint64_t first, uint
     } else {
         encode_job job = {.q = q,
                           .tensor = t,
-                          .encode = encode_find(t->format),
+                          .encode = encode_find(t->format, q->options->isa),
                           .first = first,
                           .n = n,
                           .out = out};

@@ -15,6 +15,7 @@ typedef struct quantize_options {
     const char *out; /* NULL: only report the choices */
     const quant_mix *mix;
     uint32_t threads;
+    mote_isa isa;                 /* as encode_find */
     stream_progress_fn *progress; /* may be NULL */
     /* The choice for a tensor, before any data are written. May be NULL. */
     void (*chosen)(void *ctx, const gguf_tensor *t, quant_format format, uint64_t bytes);

@@ -352,6 +352,11 @@ def case_quantize():
     for threads in ("1", "3", "7"):
         mote("quantize", TINY, WORK / f"{threads}.gguf", "Q3_K_M", "-t", threads)
         same(WORK / f"{threads}.gguf", WORK / "1.gguf", f"{threads} threads")
+    for name in ("Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K"):
+        for level in ("ref", "avx2", "avx512"):  # on another architecture an error
+            run = mote("quantize", TINY, out, name, "-y", "--isa", level, code=None)
+            demand(run.returncode in (0, 2), run.stderr)
+            demand(run.returncode or hashlib.sha256(out.read_bytes()).hexdigest() == QUANTIZED[name], f"{name}, {level}")
     done = mote("quantize", TINY, WORK / "none.gguf", "Q4_K_M", "--dry-run", "--json")
     document, m = json.loads(done.stdout), Model(DATA / "mote-tiny-Q4_K_M.gguf")
     demand({t["name"]: t["bytes"] for t in document["list"]} == {n: len(t[2]) for n, t in m.tensors.items()}, "--dry-run")

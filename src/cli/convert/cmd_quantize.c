@@ -14,12 +14,15 @@
 
 typedef struct cmd_quantize_options {
     uint64_t threads; /* 0: one per core */
+    uint64_t isa;     /* mote_isa */
     bool dry_run, yes;
 } cmd_quantize_options;
 
 static const cli_flag flags[] = {
     {LOAD_THREADS_FLAG, .at = offsetof(cmd_quantize_options, threads),
      .help = "threads; the result does not depend on it"},
+    {LOAD_ISA_FLAG, .at = offsetof(cmd_quantize_options, isa),
+     .help = "highest instruction set to use; the result does not depend on it"},
     {.name = "dry-run",
      .kind = FLAG_SWITCH,
      .once = true,
@@ -123,9 +126,12 @@ static int quantize_run(const cli_call *call)
     const quantize_options o = {.out = given->dry_run ? NULL : call->words[1],
                                 .mix = quant_mix_find(call->words[2]),
                                 .threads = thread_count(given->threads),
+                                .isa = cpu_best_isa_up_to((mote_isa)given->isa),
                                 .progress = view_progress,
                                 .chosen = view_chosen,
                                 .ctx = &v};
+    if (cpu_check_level((mote_isa)given->isa, &err) != MOTE_OK)
+        return msg_error(&err);
     if (o.mix == NULL)
         return msg_usage("unknown type %.60s; one of %s", call->words[2], quant_mix_names());
     if (o.out != NULL && !given->yes && stat(o.out, &info) == 0)
