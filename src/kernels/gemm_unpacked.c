@@ -89,6 +89,15 @@ static void gemm_unpacked(const kern_gemm_args *a, const unpacked_format *f, ker
         gemm_unpacked(a, &format_##f, k_gemm_##product##_##level, k_gemm_##f##_ref);               \
     }
 
+/* The same with a function that unpacks faster. */
+#define GEMM_AVX512(f, product, level)                                                             \
+    void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \
+    {                                                                                              \
+        unpacked_format fast = format_##f;                                                         \
+        fast.unpack = k_unpack_##f##_avx512;                                                       \
+        gemm_unpacked(a, &fast, k_gemm_##product##_##level, k_gemm_##f##_ref);                     \
+    }
+
 /* Also the definition of these products. That of MXFP4 is in gemm_32_ref.c. */
 UNPACKED_TO_I8_256(GEMM, ref)
 GEMM(q1_0, q8_0, ref)
@@ -101,10 +110,13 @@ UNPACKED_TO_Q8_0(GEMM, avx2)
 UNPACKED_TO_F16(GEMM, avx2)
 UNPACKED_TO_I8_256(GEMM, avxvnni)
 UNPACKED_TO_Q8_0(GEMM, avxvnni)
-UNPACKED_TO_I8_256(GEMM, avx512)
-UNPACKED_TO_Q8_0(GEMM, avx512)
+UNPACKED_BOOKS(GEMM_AVX512, avx512)
+UNPACKED_TERNARY(GEMM, avx512)
+GEMM_AVX512(mxfp4, q8_0, avx512)
+UNPACKED_BITS(GEMM, avx512)
 UNPACKED_TO_F16(GEMM, avx512)
-UNPACKED_TO_I8_256(GEMM, amx)
+UNPACKED_BOOKS(GEMM_AVX512, amx)
+UNPACKED_TERNARY(GEMM, amx)
 #elif defined(__aarch64__)
 UNPACKED_TO_I8_256(GEMM, neon)
 UNPACKED_TO_Q8_0(GEMM, neon)

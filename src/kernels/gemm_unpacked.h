@@ -7,23 +7,40 @@
 #ifndef MOTE_KERNELS_GEMM_UNPACKED_H
 #define MOTE_KERNELS_GEMM_UNPACKED_H
 
-#define UNPACKED_TO_I8_256(EACH, level)                                                            \
+#include "quant/unpack.h"
+
+/* Formats with code books: AVX-512 has functions that unpack them. */
+#define UNPACKED_BOOKS(EACH, level)                                                                \
     EACH(iq1_s, i8_256, level)                                                                     \
     EACH(iq1_m, i8_256, level)                                                                     \
     EACH(iq2_xxs, i8_256, level)                                                                   \
     EACH(iq2_xs, i8_256, level)                                                                    \
     EACH(iq2_s, i8_256, level)                                                                     \
     EACH(iq3_xxs, i8_256, level)                                                                   \
-    EACH(iq3_s, i8_256, level)                                                                     \
+    EACH(iq3_s, i8_256, level)
+
+#define UNPACKED_TERNARY(EACH, level)                                                              \
     EACH(tq1_0, i8_256, level)                                                                     \
     EACH(tq2_0, i8_256, level)
 
-#define UNPACKED_TO_Q8_0(EACH, level)                                                              \
-    EACH(mxfp4, q8_0, level)                                                                       \
+#define UNPACKED_TO_I8_256(EACH, level)                                                            \
+    UNPACKED_BOOKS(EACH, level)                                                                    \
+    UNPACKED_TERNARY(EACH, level)
+
+#define UNPACKED_BITS(EACH, level)                                                                 \
     EACH(q1_0, q8_0, level)                                                                        \
     EACH(q2_0, q8_0, level)
 
+#define UNPACKED_TO_Q8_0(EACH, level)                                                              \
+    EACH(mxfp4, q8_0, level)                                                                       \
+    UNPACKED_BITS(EACH, level)
+
 #define UNPACKED_TO_F16(EACH, level) EACH(nvfp4, f16, level)
+
+/* As the functions of quant/unpack.h (unpack_avx512.c). */
+quant_unpack_fn k_unpack_iq1_s_avx512, k_unpack_iq1_m_avx512, k_unpack_iq2_xxs_avx512,
+    k_unpack_iq2_xs_avx512, k_unpack_iq2_s_avx512, k_unpack_iq3_xxs_avx512, k_unpack_iq3_s_avx512,
+    k_unpack_mxfp4_avx512;
 
 /* In a function that fills a table of kernels. */
 #define SET_UNPACKED(f, product, level) table->gemm_##f = k_gemm_##f##_##level;

@@ -229,8 +229,12 @@ bool quant_unpack_tq2_0(const void *block, void *to)
     const quant_tq2_0 *b = block;
     quant_i8_256 *out = to;
     set_no_scales(out, b->d);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
-        out->q[i] = (int8_t)((b->qs[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3) - 1);
+    for (int i = 0; i < QUANT_SUPERBLOCK; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, b->qs + i / 128 * 32 + i % 32, sizeof eight);
+        const uint64_t codes = eight >> (2 * (i % 128 / 32)) & EACH_BYTE(3);
+        store_8(out->q + i, (codes + EACH_BYTE(0x7F)) ^ EACH_BYTE(0x80)); /* codes - 1 */
+    }
     return true;
 }
 
