@@ -7,13 +7,12 @@
  *
  * Drafts are optional work, so they never cost another job anything but a little time: steps with
  * prefill rows have none, the rows of logits are limited, and service counts accepted tokens only.
- * A draft ends before the next multiple of SCHED_CHUNK and so stays inside a KV page: it never needs
- * a page that the step does not need without it, and preempts no job.
+ * A draft ends before the next multiple of SCHED_CHUNK. So it needs a KV page of its own only if the
+ * tokens before it fill one. If few pages are free, such a draft is left out: drafts evict no
+ * cached prefix and preempt no job.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
-
-#include <assert.h>
 
 mote_status draft_init(sched *s, mote_error *err)
 {
@@ -37,12 +36,16 @@ static int draft_mode(const sched *s, const sched_job *job)
 }
 
 /* Most draft tokens of the job: the free context, and what max_tokens leaves to sample after the
- * next token. */
-static size_t draft_limit(const sched_job *job)
+ * next token. 0 if a draft would take a page while few are free. */
+static size_t draft_limit(const sched *s, const sched_job *job)
 {
     const size_t context = (size_t)mote_session_context(job->session);
     const size_t answered = job->n - job->n_prompt;
     const mote_answer_options *answer = job->options.turn.answer;
+    /* Each job may need a page for its next tokens and one for its draft. */
+    const uint64_t plenty = UINT64_C(2) * SCHED_PAGE * s->options.parallel;
+    if (job->n % SCHED_PAGE == 0 && mote_engine_positions_free(s->engine) < plenty)
+        return 0;
     size_t limit = answer->spec > 0 ? (size_t)answer->spec : SPEC_MAX_DRAFT;
     if (limit > context - job->n)
         limit = context - job->n;
@@ -77,9 +80,7 @@ static bool draft_allowed(const sched_job *job)
 /* Replaces the tokens of a work item by those of the plan. */
 static void draft_set_work(sched *s, size_t i)
 {
-    const spec_item *item = &s->items[i];
-    const mote_work planned = spec_item_work(item);
-    assert((item->n + item->n_draft - 1) / SCHED_PAGE == (item->n - 1) / SCHED_PAGE);
+    const mote_work planned = spec_item_work(&s->items[i]);
     s->n_decode_rows += planned.n - s->work[i].n;
     s->work[i].tokens = planned.tokens;
     s->work[i].n = planned.n;
@@ -98,7 +99,7 @@ void draft_plan(sched *s)
         if (!draft_allowed(job))
             continue;
         s->items[i].mode = draft_mode(s, job);
-        s->items[i].limit = draft_limit(job);
+        s->items[i].limit = draft_limit(s, job);
         if (s->items[i].mode != SPEC_OFF)
             s->items[i].seq = draft_seq(job);
     }
