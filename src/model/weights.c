@@ -32,10 +32,28 @@ mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
     return MOTE_OK;
 }
 
+/* Converted NVFP4 models have a factor per matrix in a tensor of its own. Ignoring it would give
+ * wrong results. */
+static mote_status bind_check_scale(binder *b, const char *name)
+{
+    char scale[128];
+    const size_t stem = strlen(name) - strlen("weight");
+    if (strlen(name) >= sizeof scale || strcmp(name + stem, "weight") != 0)
+        return MOTE_OK;
+    snprintf(scale, sizeof scale, "%.*sscale", (int)stem, name);
+    if (gguf_find_tensor(b->g, scale) == NULL)
+        return MOTE_OK;
+    return err_set(b->err, MOTE_E_UNSUPPORTED,
+                   "tensor '%s': factors of matrices are not supported; use a file without them, "
+                   "such as Q4_K_M",
+                   scale);
+}
+
 mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
 {
     const gguf_tensor *t = NULL;
     TRY(bind_find(b, name, cols, rows, &t));
+    TRY(bind_check_scale(b, name));
     uint64_t row_bytes;
     uint32_t act_block = t->format->act == QUANT_ACT_256 ? 256 : 32;
     if (!quant_row_bytes(t->format->format, cols, &row_bytes) ||

@@ -123,6 +123,21 @@ static void another_architecture(void **unused)
     assert_int_equal(open_changed("llama3"), MOTE_E_UNSUPPORTED);
 }
 
+/* NVFP4 files may have a factor per matrix, which must not be ignored. */
+static void factor_of_a_matrix(void **unused)
+{
+    (void)unused;
+    gguf *g;
+    mote_error err = {0};
+    MUST(gguf_read(&g, original, n_bytes, &err), &err);
+    const gguf_tensor *t = gguf_find_tensor(g, "blk.3.attn_k.weight");
+    assert_non_null(t);
+    memcpy(bytes, original, n_bytes);
+    memcpy(bytes + ((const unsigned char *)t->name.p - original), "blk.0.ssm_out.scale", 19);
+    assert_int_equal(open_changed("blk.0.ssm_out.scale"), MOTE_E_UNSUPPORTED);
+    gguf_free(g);
+}
+
 /* Optional tensors. */
 static bool may_be_absent(const char *name)
 {
@@ -232,8 +247,11 @@ static int free_original(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_that_cannot_be), cmocka_unit_test(another_architecture),
-        cmocka_unit_test(every_tensor_is_needed), cmocka_unit_test(level_of_another_architecture),
+        cmocka_unit_test(numbers_that_cannot_be),
+        cmocka_unit_test(another_architecture),
+        cmocka_unit_test(factor_of_a_matrix),
+        cmocka_unit_test(every_tensor_is_needed),
+        cmocka_unit_test(level_of_another_architecture),
         cmocka_unit_test(what_it_says_of_itself),
     };
     return cmocka_run_group_tests_name("model_open", tests, read_original, free_original);
