@@ -148,10 +148,10 @@ def the_server_stops_while_requests_wait(plan):
                ("/api/chat", {"model": "m01", "messages": message}),
                ("/v1/chat/completions", chat("m01")))
     with Home(["m00", "m01"]) as home:
-        limit = ("--memory", megabytes(2 * plan + plan // 2), "--drain", "0.2", "--kv-tokens", "40000", "--parallel", "2")
+        limit = ("--memory", megabytes(2 * plan + plan // 2), "--drain", "0.2", "--kv-tokens", "30000", "--parallel", "2")
         with home.serve(*limit) as server:
             busy = open_stream(server, "/v1/chat/completions",
-                               chat("m00", stream=True, ignore_eos=True, max_tokens=30000, logprobs=False))
+                               chat("m00", stream=True, ignore_eos=True, max_tokens=25000, logprobs=False))
             stream = busy.getresponse()
             assert stream.readline().startswith(b"data: ")
             asked = [(path, open_stream(server, path, body)) for path, body in waiting]
