@@ -51,10 +51,10 @@ bool hub_is_model(const char *path)
     return hub_is_weights(path) && (!hub_split_name(path, &part, &parts, &stem) || part == 1);
 }
 
-/* "Q4_K_M", "IQ4_NL", "F16", "BF16", "MXFP4": letters, then a digit. */
+/* "Q4_K_M", "IQ4_NL", "F16", "BF16", "NVFP4": letters, then a digit. */
 static bool is_quant_word(str word)
 {
-    static const char *const starts[] = {"Q", "IQ", "TQ", "F", "BF", "MXFP"};
+    static const char *const starts[] = {"Q", "IQ", "TQ", "F", "BF", "MXFP", "NVFP"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         const size_t n = strlen(starts[i]);
         if (match_start(word, starts[i]) && word.n > n && isdigit((unsigned char)word.p[n]))

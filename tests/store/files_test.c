@@ -170,6 +170,8 @@ static void quants(void **state)
         {"Qwen3.5-4B-Q4_K_M.gguf", "Q4_K_M"},
         {"Qwen3.5-4B-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"},
         {"d/Name.i1-IQ4_XS.gguf", "IQ4_XS"},
+        {"Qwen3.5-4B-UD-IQ2_XXS.gguf", "UD-IQ2_XXS"},
+        {"Qwen3.5-9B-NVFP4.gguf", "NVFP4"},
         {"x-bf16-00001-of-00002.gguf", "bf16"},
         {"Qwen3.5-4B.gguf", ""},
         {"BF16/x.gguf", ""},
