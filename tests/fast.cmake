@@ -17,6 +17,7 @@ mote_fast(chat/turn chat_turn chat_turn_parts chat_turn_options chat_think_setti
 mote_fast(cli cli_errors cli_help)
 mote_fast(cli/args cli_parts cli_help)
 mote_fast(cli/chat cli_screen)
+mote_fast(cli/evaluate cli_evaluate_parts)
 mote_fast(cli/inspect cli_version cli_tokenize cli_logits)
 mote_fast(cli/load cli_mmproj cli_mmproj_choice)
 mote_fast(cli/machine cli_doctor)
