@@ -25,6 +25,7 @@ from gguf_file import Writer
 
 MOTE, DATA = os.environ["MOTE"], Path(os.environ["DATA"])
 TINY, TINY_MMPROJ = DATA / "mote-tiny-BF16.gguf", DATA / "mmproj-mote-tiny-BF16.gguf"
+SANITIZED = os.environ["MOTE_SANITIZED"] == "1"  # then encoding takes seconds
 WORK = Path(tempfile.mkdtemp(prefix="mote-convert-"))
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": str(WORK), "MOTE_CONFIG": "/dev/null", "LC_ALL": "C.UTF-8"}
 
@@ -173,7 +174,7 @@ def case_vocabulary():
     for key, (_, value) in wanted.file.metadata.items():
         demand(not key.startswith("tokenizer.") or got.get(key) == value, key)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    demand(os.environ["MOTE_SANITIZED"] == "1" or peak < 300 * 1024, f"{peak} kB of memory")
+    demand(SANITIZED or peak < 300 * 1024, f"{peak} kB of memory")
 
 
 # ---- interruption ----
@@ -347,13 +348,15 @@ def case_quantize():
         same(out, DATA / f"mote-tiny-{name}.gguf", name)
     for source, hashes in ((TINY, QUANTIZED), (DATA / "shapes/r3-gqa4-untied.gguf", SHORT_ROWS)):
         for name, wanted in hashes.items():
+            if SANITIZED and source == TINY and name not in ("Q2_K", "Q3_K_S", "Q5_K_S", "Q6_K"):
+                continue
             mote("quantize", source, out, name.lower(), "-y", "--threads", "2")
             demand(hashlib.sha256(out.read_bytes()).hexdigest() == wanted, f"{source.name} as {name}")
-    for threads in ("1", "3", "7"):
+    for threads in ("1",) if SANITIZED else ("1", "3", "7"):
         mote("quantize", TINY, WORK / f"{threads}.gguf", "Q3_K_M", "-t", threads)
         same(WORK / f"{threads}.gguf", WORK / "1.gguf", f"{threads} threads")
     for name in ("Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K"):
-        for level in ("ref", "avx2", "avx512"):  # on another architecture an error
+        for level in () if SANITIZED else ("ref", "avx2", "avx512"):  # on another architecture an error
             run = mote("quantize", TINY, out, name, "-y", "--isa", level, code=None)
             demand(run.returncode in (0, 2), run.stderr)
             demand(run.returncode or hashlib.sha256(out.read_bytes()).hexdigest() == QUANTIZED[name], f"{name}, {level}")
