@@ -276,7 +276,7 @@ typedef struct mote_engine_options {
     mote_pin pin;
     bool drafts; /* prepare mote_draft: one more attention layer of KV cache, and three more
                   * matrices per step, below 1 % of the weights. Ignored if the model has no MTP
-                  * head. Affects no result of other functions */
+                  * head. Does not change results of other functions */
 } mote_engine_options;
 
 /* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the
@@ -467,41 +467,41 @@ MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n
 enum { MOTE_MAX_DRAFTS = 8 };
 
 /*
- * A draft is a guess of the tokens that follow in a session, computed by the multi-token prediction
- * (MTP) head of the model at a fraction of the cost of a step. Use it for speculative decoding:
- * with x the sampled token and d the drafts, append x, d[0], d[1], ... in one step with
- * MOTE_LOGITS_ALL, sample row by row while the sampled token equals the next draft, and rewind to
- * the last token that was right. The tokens are then the same as without drafts.
+ * A draft is a guess of the tokens that follow in a session. The multi-token prediction (MTP) head
+ * of the model computes it at a fraction of the cost of a step. Speculative decoding with x the
+ * sampled token and d the draft: append x, d[0], d[1], ... in one step with MOTE_LOGITS_ALL. Sample
+ * row by row while the sampled token equals the next draft token. Rewind to the last token that was
+ * right. The tokens are then the same as without drafts.
  */
 typedef struct mote_draft_item {
     mote_session *session; /* not empty; at most once per call */
     mote_token next;       /* the token that will be appended next, for example the sampled one */
-    /* Tokens that are expected after `next` for another reason, for example because the text
-     * repeats. The drafts continue after them. */
+    /* Tokens after `next` that the caller has guessed already, for example because the text
+     * repeats. The draft continues after them. */
     const mote_token *given; /* [n_given] */
     size_t n_given;
-    size_t n; /* drafts wanted; n_given + n is at most MOTE_MAX_DRAFTS */
+    size_t n; /* draft tokens wanted; n_given + n is at most MOTE_MAX_DRAFTS */
     /* Ends the draft after the first token at which the product of all probabilities is below this.
      * 0: never. */
     float stop_below;
-    /* Output for comparison with a reference: logits of the complete output head for each draft,
-     * [n][mote_model_info.vocabulary]. NULL: off. */
+    /* Output for comparison with a reference: logits of the complete output head for each draft
+     * token, [n][mote_model_info.vocabulary]. NULL: off. */
     float *logits;
-    /* Output. Fewer than n drafts at stop_below and at the end of the context. */
+    /* Output. Fewer than n draft tokens because of stop_below or at the end of the context. */
     size_t n_drafts;
     mote_token tokens[MOTE_MAX_DRAFTS];
     float probability[MOTE_MAX_DRAFTS]; /* according to the head, given the tokens before */
 } mote_draft_item;
 
 /*
- * Drafts the tokens after `next` for all items together; each draft is the most likely token, the
- * lower id of two equal ones. Drafts are a function of the session's tokens and the item: they do
- * not depend on other items, threads or CPU. Does not change tokens, logits or any later result of
- * the sessions. Never allocates memory.
+ * Drafts the tokens after `next` for all items together. Each draft token is the most likely one,
+ * of two equally likely ones that with the lower id. A draft depends on the session's tokens and
+ * the item, not on other items, threads or CPU. Does not change tokens, logits or any later result
+ * of the sessions. Never allocates memory.
  *
  * MOTE_E_UNSUPPORTED: the model has no MTP head, or the engine was created without `drafts`.
  * MOTE_E_ARG: an empty session or one that ends inside an image, a session twice, a token outside
- * the vocabulary, too many drafts. MOTE_E_MEMORY: too few free KV pages (shared_positions only).
+ * the vocabulary, too many tokens. MOTE_E_MEMORY: too few free KV pages (shared_positions only).
  */
 MOTE_API mote_status mote_draft(mote_engine *engine, mote_draft_item *items, size_t n,
                                 mote_error *err);

@@ -294,10 +294,10 @@ typedef void mote_chat_event_fn(void *with, const mote_chat_event *event);
 enum { MOTE_CHAT_STOPS = 16, MOTE_CHAT_STOP_BYTES = 256 };
 
 /*
- * Speculative decoding: mote guesses the next tokens and verifies all of them in one step, which
- * costs little more than one token. AUTO measures what guesses cost and how many are right, and
- * guesses only where that is faster. It needs mote_engine_options.logits_rows of MOTE_SPEC_ROWS;
- * with fewer rows drafts are shorter, with one row there are none.
+ * Speculative decoding: mote guesses the next tokens (a draft) and verifies them in one step, which
+ * costs far less than a step for each. AUTO measures the cost and the acceptance of drafts, and
+ * drafts only where it is faster. Set mote_engine_options.logits_rows to MOTE_SPEC_ROWS: with fewer
+ * rows drafts are shorter, with one row there are none. `drafts` there adds the MTP head.
  */
 enum { MOTE_SPEC_OFF = -1, MOTE_SPEC_AUTO = 0, MOTE_SPEC_MAX = 8, MOTE_SPEC_ROWS = 9 };
 
@@ -369,8 +369,8 @@ typedef struct mote_answer {
     mote_sampling sampling;    /* as used, without bias */
     double seconds_prefill;
     double seconds_decode;
-    uint64_t drafted_tokens;  /* guessed by speculative decoding */
-    uint64_t accepted_tokens; /* those that were right; the answer contains them */
+    uint64_t drafted_tokens;  /* draft tokens of speculative decoding */
+    uint64_t accepted_tokens; /* those of them that were right; the answer contains them */
 } mote_answer;
 
 /*

@@ -24,14 +24,14 @@ static const cli_flag flags[] = {
      .initial = "stored",
      .once = true,
      .at = offsetof(cmd_convert_options, dtype),
-     .help = "type of the matrices; vectors are f32 in any case"},
+     .help = "type of the matrices; vectors are always f32"},
     {.name = "mmproj",
      .kind = FLAG_TEXT,
      .value = "FILE",
      .once = true,
      .at = offsetof(cmd_convert_options, mmproj),
      .shown = "mmproj-OUT next to OUT",
-     .help = "where the vision encoder goes"},
+     .help = "output file of the vision encoder"},
     {.name = "no-vision",
      .kind = FLAG_SWITCH,
      .once = true,
@@ -47,7 +47,7 @@ static const cli_flag flags[] = {
      .value = "FILE",
      .once = true,
      .at = offsetof(cmd_convert_options, mtp),
-     .help = "of a GGUF source: the file with its MTP block"},
+     .help = "with a GGUF source: add the MTP block of this file"},
     {.name = "name",
      .kind = FLAG_TEXT,
      .value = "TEXT",
@@ -60,7 +60,7 @@ static const cli_flag flags[] = {
      .kind = FLAG_SWITCH,
      .once = true,
      .at = offsetof(cmd_convert_options, yes),
-     .help = "replace files that exist"},
+     .help = "replace existing files"},
 };
 static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
 
@@ -229,18 +229,15 @@ const cli_command cmd_convert = {
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(cmd_convert_options),
     .about =
-        "DIR is a model directory of Hugging Face: config.json, the tokenizer's files and "
-        "model*.safetensors in bf16, f16 or f32, of a dense Qwen 3.5 model or a fine-tune of one. "
-        "OUT gets text model, MTP block, tokenizer, chat template and sampling presets. The vision "
-        "encoder goes to an mmproj file next to it, because llama.cpp loads no file that has both. "
-        "The files equal those of llama.cpp's converter; docs/convert.md lists the differences.\n"
-        "FILE is a GGUF file, or any part of a split one. OUT gets all parts, with the MTP block "
-        "of "
-        "--mtp if it is in a file of its own.\n"
-        "Every tensor of the source is in an output or named as unused. Less than 1 GB of memory "
-        "is "
-        "needed for any size. Data are written to OUT.partial; the same command continues after an "
-        "interruption.",
+        "DIR is a Hugging Face model directory of a dense Qwen 3.5 model or a fine-tune of one: "
+        "config.json, the tokenizer's files and model*.safetensors in bf16, f16 or f32. OUT gets "
+        "text model, MTP block, tokenizer, chat template and sampling presets. The vision encoder "
+        "goes to an mmproj file next to OUT, because llama.cpp loads no file that has both. The "
+        "bytes are those of llama.cpp's converter; docs/convert.md lists the differences.\n"
+        "FILE is a GGUF file, or any part of a split one. OUT gets all parts.\n"
+        "Source tensors that are in no output are reported. Less than 1 GB of memory is needed for "
+        "any size. Data are written to OUT.partial; after an interruption the same command "
+        "continues.",
     .examples = "mote convert ./Qwen3.5-4B qwen3.5-4b-bf16.gguf\n"
                 "mote convert ./my-finetune my-finetune.gguf --no-vision --name my-finetune\n"
                 "mote convert model-00001-of-00003.gguf model.gguf",

@@ -20,14 +20,14 @@ typedef struct cmd_quantize_options {
 
 static const cli_flag flags[] = {
     {LOAD_THREADS_FLAG, .at = offsetof(cmd_quantize_options, threads),
-     .help = "threads; the result does not depend on it"},
+     .help = "threads; does not change the result"},
     {LOAD_ISA_FLAG, .at = offsetof(cmd_quantize_options, isa),
-     .help = "highest instruction set to use; the result does not depend on it"},
+     .help = "highest instruction set to use; does not change the result"},
     {.name = "dry-run",
      .kind = FLAG_SWITCH,
      .once = true,
      .at = offsetof(cmd_quantize_options, dry_run),
-     .help = "print the format and size of each tensor, write nothing"},
+     .help = "print the format and size of each tensor and write nothing"},
     {.name = "yes",
      .letter = 'y',
      .kind = FLAG_SWITCH,
@@ -152,7 +152,7 @@ static int quantize_run(const cli_call *call)
 const cli_command cmd_quantize = {
     .name = "quantize",
     .section = "Models",
-    .summary = "make a smaller GGUF file from one in BF16, F16 or F32",
+    .summary = "make a smaller GGUF file from a BF16, F16 or F32 file",
     .usage = "FILE OUT TYPE",
     .arguments = "FILE FILE "
                  "Q4_K_M|Q5_K_M|Q6_K|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_0|Q4_1|Q4_K_S|Q5_0|Q5_1|"
@@ -165,12 +165,10 @@ const cli_command cmd_quantize = {
     .about =
         "Encodes the matrices of FILE in the formats of TYPE: Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_0, "
         "Q4_1, Q4_K_S, Q4_K_M, Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32. A mix "
-        "such as Q4_K_M gives sensitive tensors more bits. The file equals the one of "
-        "llama-quantize "
-        "byte for byte, with any number of threads. Vectors do not change.\n"
+        "such as Q4_K_M gives sensitive tensors more bits. The bytes are those of llama-quantize "
+        "without an importance matrix, with any number of threads. Vectors do not change.\n"
         "FILE is one file or any part of a split one. Little memory is needed for any size. Data "
-        "are "
-        "written to OUT.partial; the same command continues after an interruption.",
+        "are written to OUT.partial; after an interruption the same command continues.",
     .examples = "mote quantize qwen3.5-4b-bf16.gguf qwen3.5-4b-Q4_K_M.gguf Q4_K_M\n"
                 "mote quantize model.gguf small.gguf Q3_K_M --dry-run",
     .run = quantize_run,

@@ -37,7 +37,7 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(kv[0]),
      .given = AT(kv_given[0]),
-     .help = "type of the KV cache of A"},
+     .help = "KV cache type of A"},
     {.name = "kv-b",
      .kind = FLAG_CHOICE,
      .value = LOAD_KV_CHOICES,
@@ -45,7 +45,7 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(kv[1]),
      .given = AT(kv_given[1]),
-     .help = "type of the KV cache of B"},
+     .help = "KV cache type of B"},
     {.name = "max-kl",
      .kind = FLAG_NUMBER,
      .value = "X",
@@ -244,8 +244,8 @@ static int compare_finish(compare_state *c)
     compare_summarise(c, &r);
     if (!isfinite(r.kl.mean) || !isfinite(r.difference.mean))
         return msg_fail(CLI_DAMAGED, mote_status_name(MOTE_E_FORMAT),
-                        "a logit is not a number, so the weights of %s or %s are damaged; mote "
-                        "perplexity tells which",
+                        "a logit is not a number, so the weights of %s or %s are damaged; run mote "
+                        "perplexity with each to find the damaged file",
                         c->found[0].name, c->found[1].name);
     const int code = compare_print(c, &r);
     if (code == CLI_DONE && c->options->max_kl_given && !(r.kl.mean <= c->options->max_kl))
@@ -276,7 +276,7 @@ static int compare_run(const cli_call *call)
 const cli_command cmd_compare = {
     .name = "compare",
     .section = "Evaluate",
-    .summary = "how far the predictions of two models are apart",
+    .summary = "difference between the predictions of two models",
     .usage = "A B FILE",
     .arguments = "MODEL MODEL FILE",
     .min_words = 3,
@@ -284,12 +284,12 @@ const cli_command cmd_compare = {
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(compare_options),
-    .about = "Predicts a text with two models that have the same tokenizer, such as a file and a "
-             "smaller one made from it, and compares the distributions token by token: the "
+    .about = "Predicts a text with two models that have the same tokenizer, such as a BF16 file "
+             "and a quantised one, and compares the distributions token by token. Prints the "
              "divergence KL(A || B) in nats (mean, median, 99.9 %), how often the most likely "
              "token is the same, and both perplexities. A is the reference. With the same model "
-             "twice, --kv-a and --kv-b compare types of the KV cache.\n"
-             "Windows are those of mote perplexity. FILE - is stdin.",
+             "twice, --kv-a and --kv-b compare KV cache types.\n"
+             "The windows are those of mote perplexity. FILE - is stdin.",
     .examples = "mote compare model-BF16.gguf model-Q4_K_M.gguf wiki.test.raw --limit 20\n"
                 "mote compare qwen3.5:4b qwen3.5:4b book.txt --kv-a f16 --kv-b q4_0 --max-kl 0.01",
     .run = compare_run,

@@ -41,7 +41,7 @@ static const cli_flag flags[] = {
      .value = "FILE",
      .once = true,
      .at = AT(out),
-     .help = "append each result to FILE as a line of JSON; a second run continues there"},
+     .help = "append each result to FILE as a line of JSON; the same command continues there"},
     {.name = "min",
      .kind = FLAG_NUMBER,
      .value = "SHARE",
@@ -69,7 +69,7 @@ static const cli_flag flags[] = {
      .initial = "1024",
      .once = true,
      .at = AT(max_tokens),
-     .help = "longest answer in tokens, thinking included, if the task does not say it"},
+     .help = "longest answer in tokens, thinking included, unless the task sets max_tokens"},
     {.name = "think",
      .kind = FLAG_TEXT,
      .value = "WHEN",
@@ -463,13 +463,13 @@ const cli_command cmd_eval = {
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(eval_options),
-    .about = "FILE has one task per line: a JSON object with id, prompt (or messages), and check, "
-             "which says when an answer is right: a text, a regular expression, one of several "
+    .about = "FILE has one task per line: a JSON object with id, prompt (or messages) and check. "
+             "The check states the right answer: a text, a regular expression, one of several "
              "choices, JSON, a JSON Schema, or tool calls. A line with retrieval makes questions "
              "about a code hidden in a long text. Prints how many answers are right, by category, "
              "with standard errors. Decoding is greedy. docs/evaluate.md describes the fields.\n"
-             "With --out an interrupted run continues; results of another model, file or setting "
-             "are refused.",
+             "With --out an interrupted run continues. Results of another model, task file or "
+             "setting are refused.",
     .examples = "mote eval qwen3.5:4b tasks.jsonl --out results.jsonl\n"
                 "mote eval model.gguf tasks.jsonl --min 0.8 --json",
     .run = eval_run,

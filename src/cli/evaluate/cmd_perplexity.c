@@ -120,8 +120,8 @@ const cli_command cmd_perplexity = {
              "by token, with the first half as context. Prints the mean negative log-likelihood "
              "(nll, in nats), the perplexity exp(nll), and their standard errors. FILE - is "
              "stdin.\n"
-             "This is the convention of llama-perplexity, so the numbers compare. They compare "
-             "only with the same text, the same --context and the same tokenizer.",
+             "llama-perplexity uses the same windows, so its numbers are comparable. Compare only "
+             "numbers of the same text, --context and tokenizer.",
     .examples = "mote perplexity qwen3.5:4b wiki.test.raw\n"
                 "mote perplexity model.gguf --context 2048 --limit 10 --json - < book.txt",
     .run = perplexity_run,

@@ -91,8 +91,8 @@ static const cli_flag flags[] = {
      .initial = "0",
      .once = true,
      .at = AT(drafts),
-     .help = "draft tokens per step of speculative decoding, 1 to 8 each, compared with plain "
-             "decoding; 0: none"},
+     .help = "speculative decoding with so many draft tokens per step, 1 to 8 each, compared with "
+             "plain decoding; 0: none"},
     {.name = "accept",
      .kind = FLAG_TEXT,
      .value = "LIST",
@@ -100,8 +100,8 @@ static const cli_flag flags[] = {
      .once = true,
      .check = accept_check,
      .at = AT(accept),
-     .help = "with --spec: share of draft tokens to accept by place in the draft, whatever the "
-             "model says; the last one counts for all later places"},
+     .help = "with --spec: share of draft tokens to accept, by place in the draft, instead of "
+             "those that are right; the last value counts for all later places"},
     {.name = "spec-streams",
      .kind = FLAG_TEXT,
      .value = "LIST",
@@ -114,8 +114,8 @@ static const cli_flag flags[] = {
      .value = "FILE",
      .once = true,
      .at = AT(replay),
-     .help = "a prompt, a line %% and an answer: decodes that answer without drafts and with those "
-             "of suffix lookup"},
+     .help = "decode the answer in FILE without drafts and with drafts of suffix lookup; FILE has "
+             "a prompt, a line %% and the answer"},
     {.name = "tokens",
      .letter = 'n',
      .kind = FLAG_COUNT,
@@ -125,7 +125,7 @@ static const cli_flag flags[] = {
      .initial = "32",
      .once = true,
      .at = AT(tokens),
-     .help = "decoded tokens per repeat; with --verify and --spec steps"},
+     .help = "decoded tokens per repeat; with --verify and --spec: steps per repeat"},
     {.name = "repeats",
      .letter = 'r',
      .kind = FLAG_COUNT,

@@ -145,8 +145,8 @@ void think_flag_read(const char *value, mote_think *think, uint32_t *budget);
     .name = "spec", .kind = FLAG_TEXT, .value = "HOW", .shown = "auto", .env = "MOTE_SPEC",        \
     .check = spec_flag_check, .words = "auto|off"
 #define SPEC_FLAG_HELP                                                                             \
-    "speculative decoding: auto (where it measured faster), off, or a draft length, 1 to 8; the "  \
-    "answer is the same"
+    "speculative decoding: auto (where it measured faster), off, or a draft length of 1 to 8; "    \
+    "does not change the answer"
 
 /* For cli_flag.check. */
 const char *spec_flag_check(const char *value);

@@ -127,7 +127,7 @@ static const cli_flag capacity_flags[] = {
      .shown = "32768, less if it does not fit into memory, or what fits into --memory",
      .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests of a model"},
-    {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP "; a request may set less"},
+    {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP "; a request can lower it"},
 };
 
 static const cli_flag image_flags[] = {
