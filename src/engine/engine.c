@@ -97,7 +97,8 @@ static void engine_take_scratch(mote_engine *e, arena *a)
     const hparams *hp = &e->model->hp;
     forward_scratch_take(&e->forward.s, a, hp, e->model->w.kinds, o->batch, o->sessions,
                          o->positions, o->drafts);
-    e->forward.nn.worker_memory = arena_take(a, o->threads, NN_WORKER_BYTES);
+    e->forward.nn.worker_bytes = nn_worker_bytes(e->model->w.kinds);
+    e->forward.nn.worker_memory = arena_take(a, o->threads, e->forward.nn.worker_bytes);
     e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
     e->hidden = arena_take(a, (size_t)o->sessions * hp->n_embd, sizeof *e->hidden);
     /* Sampling and passes never overlap, so sampling uses the scratch of a pass if it is enough. */

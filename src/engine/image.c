@@ -67,7 +67,8 @@ static size_t encoder_run_take(encoder_run *r, const mote_model *m, uint32_t row
                                uint32_t threads)
 {
     vision_scratch_take(&r->scratch, &r->memory, &m->vision, rows, cols);
-    r->nn.worker_memory = arena_take(&r->memory, threads, NN_WORKER_BYTES);
+    r->nn.worker_bytes = nn_worker_bytes(m->vision.kinds);
+    r->nn.worker_memory = arena_take(&r->memory, threads, r->nn.worker_bytes);
     return r->memory.used;
 }
 

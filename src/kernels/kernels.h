@@ -50,7 +50,7 @@ typedef struct kern_gemm_args {
     const kern_act *x; /* cols is a multiple of the block size, at most KERN_MAX_COLS */
     float *y;          /* y[t * y_stride + r] */
     size_t y_stride;
-    void *scratch; /* KERN_WORKER_BYTES */
+    void *scratch; /* KERN_SCRATCH_BYTES; KERN_WORKER_BYTES for an unpacked format */
 } kern_gemm_args;
 typedef void kern_gemm_fn(const kern_gemm_args *a);
 

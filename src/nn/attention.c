@@ -37,7 +37,7 @@ typedef struct tile_memory {
     uint8_t n_keys[MAX_QUERIES];
 } tile_memory;
 
-_Static_assert(sizeof(tile_memory) <= NN_WORKER_BYTES, "a tile fits in the worker memory");
+_Static_assert(sizeof(tile_memory) <= KERN_SCRATCH_BYTES, "a tile fits in the worker memory");
 
 typedef struct attn_run {
     const nn *n;

@@ -29,7 +29,7 @@ typedef struct delta_scratch {
     float beta[CHUNK];
 } delta_scratch;
 
-_Static_assert(sizeof(delta_scratch) <= NN_WORKER_BYTES, "a span fits in the worker memory");
+_Static_assert(sizeof(delta_scratch) <= KERN_SCRATCH_BYTES, "a span fits in the worker memory");
 
 typedef struct delta_run {
     const nn *n;

@@ -17,15 +17,16 @@
 typedef struct nn {
     const kern_table *k;
     pool *pool;
-    unsigned char *worker_memory; /* [pool_size][NN_WORKER_BYTES] */
+    unsigned char *worker_memory; /* [pool_size][worker_bytes] */
+    size_t worker_bytes;          /* nn_worker_bytes() of the matrices, or NN_WORKER_BYTES */
 } nn;
 
-/* Scratch memory of one worker: scratch of a GEMM, or the tile of a layer. */
+/* Scratch memory of one worker: scratch of a GEMM of any format, or the tile of a layer. */
 enum { NN_WORKER_BYTES = KERN_WORKER_BYTES };
 
 static inline void *nn_worker(const nn *n, uint32_t worker)
 {
-    return n->worker_memory + (size_t)worker * NN_WORKER_BYTES;
+    return n->worker_memory + (size_t)worker * n->worker_bytes;
 }
 
 /* ---- activations (linear.c) ---- */
@@ -43,12 +44,20 @@ typedef struct nn_acts {
     size_t cols;     /* of the current rows */
 } nn_acts;
 
-/* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. */
+/* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. NN_UNPACKED: some
+ * of the matrices have an unpacked format. */
 typedef unsigned nn_kinds;
+enum { NN_UNPACKED = 1 << QUANT_N_ACTS };
 
 static inline nn_kinds nn_kind(const quant_info *format)
 {
-    return 1u << format->act;
+    return 1u << format->act | (format->unpacked ? NN_UNPACKED : 0u);
+}
+
+/* Scratch memory of one worker for matrices of these kinds. */
+static inline size_t nn_worker_bytes(nn_kinds kinds)
+{
+    return kinds & NN_UNPACKED ? NN_WORKER_BYTES : KERN_SCRATCH_BYTES;
 }
 
 /* Takes arena memory for the quantised forms of `rows` rows of at most `cols` values. Does not set

@@ -72,7 +72,7 @@ typedef struct vision_attn_tile {
     float o[VISION_ATTN_QUERIES * KERN_VISION_ATTN_DIM];
     float m[VISION_ATTN_QUERIES], l[VISION_ATTN_QUERIES];
 } vision_attn_tile;
-_Static_assert(sizeof(vision_attn_tile) <= NN_WORKER_BYTES, "a tile fits in the worker memory");
+_Static_assert(sizeof(vision_attn_tile) <= KERN_SCRATCH_BYTES, "a tile fits in the worker memory");
 
 static void load_patch_queries(const vision_attn_run *run, size_t head, size_t row, size_t n,
                                vision_attn_tile *t)

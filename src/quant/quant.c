@@ -378,8 +378,8 @@ void quant_set_scales(quant_format format, void *block, uint16_t d, uint16_t min
 #define SUPER(NAME, id, type, decoder)                                                             \
     [QUANT_##                                                                                      \
         NAME] = {QUANT_##NAME, #NAME, id, QUANT_SUPERBLOCK, sizeof(type), QUANT_ACT_256, decoder}
-#define OTHER(NAME, id, values, type, act, decoder)                                                \
-    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, values, sizeof(type), act, decoder}
+#define UNPACKED(NAME, id, values, type, act, decoder)                                             \
+    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, values, sizeof(type), act, decoder, true}
 
 static const quant_info quant_formats[QUANT_N_FORMATS] = {
     PLAIN(F32, 0, 4, quant_decode_f32),
@@ -397,19 +397,19 @@ static const quant_info quant_formats[QUANT_N_FORMATS] = {
     SUPER(Q6_K, 14, quant_q6_k, quant_decode_q6_k),
     SMALL(IQ4_NL, 20, quant_iq4_nl, quant_decode_iq4_nl),
     SUPER(IQ4_XS, 23, quant_iq4_xs, quant_decode_iq4_xs),
-    SUPER(IQ1_S, 19, quant_iq1_s, quant_decode_iq1_s),
-    SUPER(IQ1_M, 29, quant_iq1_m, quant_decode_iq1_m),
-    SUPER(IQ2_XXS, 16, quant_iq2_xxs, quant_decode_iq2_xxs),
-    SUPER(IQ2_XS, 17, quant_iq2_xs, quant_decode_iq2_xs),
-    SUPER(IQ2_S, 22, quant_iq2_s, quant_decode_iq2_s),
-    SUPER(IQ3_XXS, 18, quant_iq3_xxs, quant_decode_iq3_xxs),
-    SUPER(IQ3_S, 21, quant_iq3_s, quant_decode_iq3_s),
-    SUPER(TQ1_0, 34, quant_tq1_0, quant_decode_tq1_0),
-    SUPER(TQ2_0, 35, quant_tq2_0, quant_decode_tq2_0),
-    SMALL(MXFP4, 39, quant_mxfp4, quant_decode_mxfp4),
-    OTHER(NVFP4, 40, 64, quant_nvfp4, QUANT_ACT_F32, quant_decode_nvfp4),
-    OTHER(Q1_0, 41, 128, quant_q1_0, QUANT_ACT_32, quant_decode_q1_0),
-    OTHER(Q2_0, 42, 64, quant_q2_0, QUANT_ACT_32, quant_decode_q2_0),
+    UNPACKED(IQ1_S, 19, QUANT_SUPERBLOCK, quant_iq1_s, QUANT_ACT_256, quant_decode_iq1_s),
+    UNPACKED(IQ1_M, 29, QUANT_SUPERBLOCK, quant_iq1_m, QUANT_ACT_256, quant_decode_iq1_m),
+    UNPACKED(IQ2_XXS, 16, QUANT_SUPERBLOCK, quant_iq2_xxs, QUANT_ACT_256, quant_decode_iq2_xxs),
+    UNPACKED(IQ2_XS, 17, QUANT_SUPERBLOCK, quant_iq2_xs, QUANT_ACT_256, quant_decode_iq2_xs),
+    UNPACKED(IQ2_S, 22, QUANT_SUPERBLOCK, quant_iq2_s, QUANT_ACT_256, quant_decode_iq2_s),
+    UNPACKED(IQ3_XXS, 18, QUANT_SUPERBLOCK, quant_iq3_xxs, QUANT_ACT_256, quant_decode_iq3_xxs),
+    UNPACKED(IQ3_S, 21, QUANT_SUPERBLOCK, quant_iq3_s, QUANT_ACT_256, quant_decode_iq3_s),
+    UNPACKED(TQ1_0, 34, QUANT_SUPERBLOCK, quant_tq1_0, QUANT_ACT_256, quant_decode_tq1_0),
+    UNPACKED(TQ2_0, 35, QUANT_SUPERBLOCK, quant_tq2_0, QUANT_ACT_256, quant_decode_tq2_0),
+    UNPACKED(MXFP4, 39, QUANT_BLOCK, quant_mxfp4, QUANT_ACT_32, quant_decode_mxfp4),
+    UNPACKED(NVFP4, 40, 64, quant_nvfp4, QUANT_ACT_F32, quant_decode_nvfp4),
+    UNPACKED(Q1_0, 41, 128, quant_q1_0, QUANT_ACT_32, quant_decode_q1_0),
+    UNPACKED(Q2_0, 42, 64, quant_q2_0, QUANT_ACT_32, quant_decode_q2_0),
 };
 
 /* GGUF types without a decoder, for error messages. */

@@ -65,6 +65,7 @@ typedef struct quant_info {
     uint32_t block_bytes;
     quant_act act;
     quant_decode_fn *decode;
+    bool unpacked; /* products rewrite its blocks in another layout first (unpack.h) */
 } quant_info;
 
 const quant_info *quant_get(quant_format format);

@@ -40,6 +40,7 @@ static void open_vision(encoder *t, const char *path, mote_isa isa, uint32_t thr
         pool_new(&t->n.pool, threads, &err) != MOTE_OK)
         rig_fail("%s: %s", path, err.text);
     t->n.k = &t->kernels;
+    t->n.worker_bytes = NN_WORKER_BYTES;
     t->n.worker_memory = mem_new(threads, NN_WORKER_BYTES);
 }
 

@@ -161,19 +161,21 @@ static void make_activations(check *c, quant_act kind, kern_act *x)
     x->d = check_in_f32(c, n / block);
 }
 
-/* Scratch memory between two guard pages, shared by all cases. */
-static void *guarded_scratch(void)
+/* Scratch memory between two guard pages: KERN_WORKER_BYTES for an unpacked format, otherwise
+ * KERN_SCRATCH_BYTES. Shared by all cases. */
+static void *guarded_scratch(bool unpacked)
 {
-    static unsigned char *memory;
-    if (memory == NULL) {
-        unsigned char *base = mmap(NULL, KERN_WORKER_BYTES + 2 * PAGE_BYTES, PROT_NONE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base == MAP_FAILED ||
-            mprotect(base + PAGE_BYTES, KERN_WORKER_BYTES, PROT_READ | PROT_WRITE) != 0)
+    static unsigned char *memories[2];
+    unsigned char **memory = &memories[unpacked];
+    if (*memory == NULL) {
+        const size_t bytes = unpacked ? KERN_WORKER_BYTES : KERN_SCRATCH_BYTES;
+        unsigned char *base =
+            mmap(NULL, bytes + 2 * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED || mprotect(base + PAGE_BYTES, bytes, PROT_READ | PROT_WRITE) != 0)
             abort();
-        memory = base + PAGE_BYTES;
+        *memory = base + PAGE_BYTES;
     }
-    return memory;
+    return *memory;
 }
 
 /* First every number of rows, then every number of tokens, then shapes that exceed the buffers of
@@ -194,7 +196,7 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
         *out = bench_shapes[i];
         return true;
     }
-    if (info->format > QUANT_IQ4_XS && info != &i8_256)
+    if (info->unpacked)
         i *= 3; /* a product of another slot, which has all cases */
     if (i < MAX_ROWS)
         *out = (shape){i + 1, 1 + check_below(c, 3), 1 + check_below(c, 8)};
@@ -236,7 +238,7 @@ static bool check_product(check *c, uint32_t i, const quant_info *info, kern_gem
                                  .x = &x,
                                  .y = check_out_f32(c, (s.n - 1) * stride + s.rows),
                                  .y_stride = stride,
-                                 .scratch = guarded_scratch()};
+                                 .scratch = guarded_scratch(info->unpacked)};
     check_label(c, 2.0 * (double)(s.rows * s.cols * s.n), (double)(s.rows * row_bytes),
                 "%zux%zu n=%zu", s.rows, s.cols, s.n);
     CHECK_CALL(c)

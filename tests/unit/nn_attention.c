@@ -119,6 +119,7 @@ static float *run(const problem *p, uint32_t threads, uint32_t longest, size_t s
     nn n = {.k = &kernels};
     mote_error err = {0};
     MUST(pool_new(&n.pool, threads, &err), &err);
+    n.worker_bytes = NN_WORKER_BYTES;
     n.worker_memory = aligned_alloc(64, (size_t)threads * NN_WORKER_BYTES);
     unsigned char *pages[PAGES];
     for (int i = 0; i < PAGES; i++)

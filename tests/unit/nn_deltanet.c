@@ -151,6 +151,7 @@ static nn make_nn(uint32_t threads)
     nn n = {.k = &kernels};
     mote_error err = {0};
     MUST(pool_new(&n.pool, threads, &err), &err);
+    n.worker_bytes = NN_WORKER_BYTES;
     n.worker_memory = aligned_alloc(64, (size_t)threads * NN_WORKER_BYTES);
     assert_non_null(n.worker_memory);
     return n;

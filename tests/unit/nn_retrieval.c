@@ -92,6 +92,7 @@ static void start(retrieval *c, mote_kv kv)
     kern_table_init(&c->kernels, cpu_best_isa());
     c->n.k = &c->kernels;
     MUST(pool_new(&c->n.pool, 1, &err), &err);
+    c->n.worker_bytes = NN_WORKER_BYTES;
     c->n.worker_memory = aligned_alloc(64, NN_WORKER_BYTES);
     c->parts.capacity = attn_parts_needed(1, CONTEXT + PAGE, 1);
     c->parts.acc = calloc(c->parts.capacity, sizeof *c->parts.acc);
