@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/strmap.h"
+#include "gguf/gguf_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -367,9 +368,21 @@ mote_status checkpoint_read(const checkpoint *c, const checkpoint_tensor *t, uin
     return MOTE_OK;
 }
 
+mote_status checkpoint_check_output(const checkpoint *c, const char *path, mote_error *err)
+{
+    char input[2 * CHECKPOINT_PATH_BYTES];
+    for (uint32_t i = 0; i < c->n_shards; i++) {
+        TRY(checkpoint_path(c, c->shards[i].name, input, err));
+        TRY(gguf_writer_check_input(path, input, err));
+    }
+    return MOTE_OK;
+}
+
 void checkpoint_put_sources(const checkpoint *c, strbuf *out)
 {
-    char line[SAFETENSORS_MAX_NAME + 80];
+    char line[SAFETENSORS_MAX_NAME + 80], real[PATH_MAX];
+    strbuf_text(out, realpath(c->directory, real) != NULL ? real : c->directory);
+    strbuf_byte(out, '\n');
     for (uint32_t i = 0; i < c->n_shards; i++) {
         snprintf(line, sizeof line, "%s %llu %lld\n", c->shards[i].name,
                  (unsigned long long)c->shards[i].bytes, (long long)c->shards[i].modified);

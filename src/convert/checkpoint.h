@@ -39,7 +39,11 @@ checkpoint_tensor *checkpoint_at(checkpoint *c, uint32_t i);
 mote_status checkpoint_read(const checkpoint *c, const checkpoint_tensor *t, uint64_t offset,
                             void *out, size_t bytes, mote_error *err);
 
-/* Appends one line per file with its name, size and time of change: the sources of a writer. */
+/* gguf_writer_check_input for all Safetensors files. */
+mote_status checkpoint_check_output(const checkpoint *c, const char *path, mote_error *err);
+
+/* Appends the full path, and one line per file with its name, size and time of change: the sources
+ * of a writer. */
 void checkpoint_put_sources(const checkpoint *c, strbuf *out);
 
 /* ---- other files of the directory ---- */

@@ -7,6 +7,7 @@
 #include "convert/tokenizer_files.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* Values of general.file_type, and of general.quantization_version. */
 enum { FILE_F32 = 0, FILE_F16 = 1, FILE_BF16 = 32, QUANTIZATION_VERSION = 2 };
@@ -161,6 +162,37 @@ static mote_status output_commit(conversion *c, output *o, mote_error *err)
     return MOTE_OK;
 }
 
+/* True if both paths name one file, whether it exists or not. */
+static bool same_place(const char *a, const char *b)
+{
+    const char *paths[2] = {a, b}, *names[2];
+    struct stat directories[2];
+    for (int i = 0; i < 2; i++) {
+        char directory[CONVERT_PATH_BYTES];
+        const char *slash = strrchr(paths[i], '/');
+        names[i] = slash != NULL ? slash + 1 : paths[i];
+        snprintf(directory, sizeof directory, "%.*s", (int)(names[i] - paths[i]), paths[i]);
+        if (stat(slash != NULL ? directory : ".", &directories[i]) != 0)
+            return false;
+    }
+    return strcmp(names[0], names[1]) == 0 && directories[0].st_dev == directories[1].st_dev &&
+           directories[0].st_ino == directories[1].st_ino;
+}
+
+static mote_status conversion_check_outputs(const conversion *c, mote_error *err)
+{
+    TRY(checkpoint_check_output(c->checkpoint, c->text.path, err));
+    if (!c->config.has_vision)
+        return MOTE_OK;
+    TRY(checkpoint_check_output(c->checkpoint, c->vision.path, err));
+    if (same_place(c->text.path, c->vision.path))
+        return err_set(err, MOTE_E_ARG,
+                       "%.800s cannot hold the text model and the vision encoder; give --mmproj "
+                       "another name",
+                       c->vision.path);
+    return MOTE_OK;
+}
+
 /* The files get their names when both are complete. */
 static mote_status conversion_run(conversion *c, const char *directory, mote_error *err)
 {
@@ -170,6 +202,7 @@ static mote_status conversion_run(conversion *c, const char *directory, mote_err
     TRY(checkpoint_open(&c->checkpoint, directory, err));
     TRY(model_config_read(&c->config, checkpoint_config(c->checkpoint), err));
     conversion_choose_parts(c);
+    TRY(conversion_check_outputs(c, err));
     TRY(output_prepare(c, &c->text, false, err));
     if (c->config.has_vision)
         TRY(output_prepare(c, &c->vision, true, err));

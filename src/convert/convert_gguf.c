@@ -188,6 +188,8 @@ static mote_status copy_write(gguf_copy *c, mote_error *err)
 {
     strbuf sources = {0};
     uint32_t done = 0;
+    TRY(gguf_files_check_output(&c->files, c->options->out, err));
+    TRY(gguf_files_check_output(&c->mtp, c->options->out, err));
     gguf_files_put_sources(&c->files, &sources);
     gguf_files_put_sources(&c->mtp, &sources);
     mote_status status = strbuf_check(&sources, err);

@@ -188,6 +188,7 @@ static mote_status quantization_write(quantization *q, mote_error *err)
 {
     strbuf sources = {0};
     uint32_t done = 0;
+    TRY(gguf_files_check_output(&q->files, q->options->out, err));
     TRY(pool_new(&q->threads, q->options->threads, err));
     q->scratch = mem_new((size_t)(pool_size(q->threads) * q->cols), sizeof *q->scratch);
     if (q->scratch == NULL)

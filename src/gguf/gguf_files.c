@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "gguf/gguf_writer.h"
 
 #include <stdio.h>
 
@@ -186,6 +187,13 @@ void gguf_files_put_sources(const gguf_files *f, strbuf *out)
         strbuf_text(out, f->paths[i]);
         strbuf_text(out, line);
     }
+}
+
+mote_status gguf_files_check_output(const gguf_files *f, const char *path, mote_error *err)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++)
+        TRY(gguf_writer_check_input(path, f->paths[i], err));
+    return MOTE_OK;
 }
 
 bool gguf_files_intact(const gguf_files *f)

@@ -27,6 +27,9 @@ uint64_t gguf_files_private_bytes(const gguf_files *f);
 /* Appends one line per part with its path, size and time of change: `sources` of a gguf_writer. */
 void gguf_files_put_sources(const gguf_files *f, strbuf *out);
 
+/* gguf_writer_check_input for all parts. */
+mote_status gguf_files_check_output(const gguf_files *f, const char *path, mote_error *err);
+
 /* As the functions of os_map.h, over all parts. */
 bool gguf_files_intact(const gguf_files *f);
 mote_status gguf_files_check(const gguf_files *f, mote_error *err);

@@ -313,16 +313,53 @@ static mote_status writer_set_paths(gguf_writer *w, const char *path, mote_error
     return MOTE_OK;
 }
 
+static bool is_file(const char *path, const struct stat *file)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_dev == file->st_dev && info.st_ino == file->st_ino;
+}
+
+mote_status gguf_writer_check_input(const char *path, const char *input, mote_error *err)
+{
+    static const char *const endings[] = {"", ".partial", ".partial.journal"};
+    struct stat info;
+    for (size_t i = 0; stat(input, &info) == 0 && i < sizeof endings / sizeof *endings; i++) {
+        char name[PATH_BYTES + 32];
+        snprintf(name, sizeof name, "%.*s%s", PATH_BYTES - 1, path, endings[i]);
+        if (is_file(name, &info))
+            return err_set(err, MOTE_E_ARG,
+                           "%.400s would replace the source %.400s; give another output", name,
+                           input);
+    }
+    return MOTE_OK;
+}
+
+/* Opens or creates a file in *fd. In a directory that others can write, a symbolic link could name
+ * any file of the user. */
+static mote_status writer_open_file(int *fd, const char *path, int flags, mote_error *err)
+{
+    struct stat info = {0};
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+    const int why = errno;
+    if (*fd < 0 && lstat(path, &info) != 0)
+        return err_set(err, MOTE_E_IO, "cannot create %.800s: %s", path, strerror(why));
+    if (*fd >= 0 && fstat(*fd, &info) == 0 && S_ISREG(info.st_mode))
+        return MOTE_OK;
+    if (*fd < 0 && S_ISREG(info.st_mode))
+        return err_set(err, MOTE_E_IO, "cannot open %.800s: %s", path, strerror(why));
+    return err_set(err, MOTE_E_IO, "%.800s exists and is not a regular file; remove it", path);
+}
+
 static mote_status writer_open(gguf_writer *w, mote_error *err)
 {
-    w->fd = open(w->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return writer_failed(w, "create", err);
+    struct stat info;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(w->fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
+    TRY(writer_open_file(&w->fd, w->partial, 0, err));
+    const bool locked = fcntl(w->fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN);
+    /* After its commit the other process has no lock, but the file has its final name. */
+    if (locked || fstat(w->fd, &info) != 0 || !is_file(w->partial, &info))
         return err_set(err, MOTE_E_IO, "another process is writing %.800s", w->partial);
-    w->journal = open(w->journal_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return w->journal < 0 ? writer_failed(w, "create the journal of", err) : MOTE_OK;
+    return writer_open_file(&w->journal, w->journal_path, O_APPEND, err);
 }
 
 /* Reads the file from its start; false: not exactly these bytes. */
@@ -393,7 +430,8 @@ static bool writer_continue(gguf_writer *w, str header, str journal, uint32_t *d
 
 static mote_status writer_start(gguf_writer *w, str header, str journal, mote_error *err)
 {
-    if (ftruncate(w->journal, 0) != 0 || ftruncate(w->fd, 0) != 0 ||
+    /* The old journal must be gone from the disk before data that it does not describe. */
+    if (ftruncate(w->journal, 0) != 0 || !os_sync(w->journal) || ftruncate(w->fd, 0) != 0 ||
         lseek(w->fd, 0, SEEK_SET) < 0 || !os_write_all(w->fd, header.p, header.n) ||
         !os_write_all(w->journal, journal.p, journal.n))
         return writer_failed(w, "write", err);

@@ -57,9 +57,13 @@ uint64_t gguf_writer_data_bytes(const gguf_writer *w);
 
 /* ---- data ---- */
 
+/* MOTE_E_ARG: a file that begin or commit writes for PATH is the file `input`. Call it before begin
+ * for each file that the data come from, or begin could empty it. */
+mote_status gguf_writer_check_input(const char *path, const char *input, mote_error *err);
+
 /* Opens PATH.partial. `sources` is any text that changes when an input changes. *done: the number
  * of tensors that are complete; the caller continues with tensor *done. MOTE_E_IO: also if another
- * process writes the file. */
+ * process writes the file, or if PATH.partial is no regular file: a symbolic link is not followed. */
 mote_status gguf_writer_begin(gguf_writer *w, const char *path, str sources, uint32_t *done,
                               mote_error *err);
 /* Appends data of the current tensor; with its last byte the next tensor becomes current. */

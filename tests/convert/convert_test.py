@@ -282,7 +282,31 @@ def case_errors():
     done = mote("convert", source, WORK / "there.gguf", code=11)
     demand("exists; replace it with -y" in done.stderr, done.stderr)
     mote("convert", WORK / "nothing", WORK / "o.gguf", code=3)
+    same_names()
     mote("convert", WORK / "there.gguf", WORK / "o.gguf", code=6)
+
+
+def same_names():
+    """An output that is a source, or both outputs in one file."""
+    source, out = tiny("named"), WORK / "named.gguf"
+    os.chdir(WORK)
+    for mmproj in (out, "named.gguf", "./named.gguf"):
+        done = mote("convert", source, out, "--mmproj", mmproj, code=2)
+        demand("cannot hold the text model and the vision encoder" in done.stderr, done.stderr)
+    weights = (source / "model.safetensors").read_bytes()
+    for flags in ((source / "model.safetensors", "--no-vision"), (out, "--mmproj", source / "model.safetensors")):
+        done = mote("convert", source, *flags, "-y", code=2)
+        demand("would replace the source" in done.stderr, done.stderr)
+    demand((source / "model.safetensors").read_bytes() == weights, "the source has changed")
+    model = TINY.read_bytes()
+    for source in (out, WORK / "named.gguf.partial"):
+        source.write_bytes(model)
+        for arguments in (("convert", source, out), ("quantize", source, out, "Q8_0")):
+            done = mote(*arguments, "-y", code=2)
+            demand("would replace the source" in done.stderr, done.stderr)
+            demand(source.read_bytes() == model, "the source has changed")
+        source.unlink()
+    demand(not list(WORK.glob("*named*.gguf*")), "an output is left")
 
 
 # ---- GGUF sources ----

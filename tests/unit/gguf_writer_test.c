@@ -203,6 +203,69 @@ static void wrong_use(void **state)
     gguf_writer_free(w);
 }
 
+/* Writes a small file with a word in it. */
+static void put_file(const char *name)
+{
+    FILE *f = fopen(name, "wb");
+    assert_non_null(f);
+    fputs("precious", f);
+    fclose(f);
+}
+
+static void expect_precious(const char *name)
+{
+    char text[16] = "";
+    FILE *f = fopen(name, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text, f), 8);
+    assert_memory_equal(text, "precious", 8);
+    fclose(f);
+    unlink(name);
+}
+
+/* A link in the place of a partial file or of its journal is not followed. */
+static void links_are_not_followed(void **state)
+{
+    (void)state;
+    const char *const links[] = {partial, journal};
+    char other[96];
+    snprintf(other, sizeof other, "%s/other", directory);
+    for (size_t i = 0; i < 2; i++) {
+        mote_error err = {0};
+        uint32_t done;
+        gguf_writer *w = new_writer(false);
+        put_file(other);
+        assert_int_equal(symlink(other, links[i]), 0);
+        assert_int_equal(gguf_writer_begin(w, path, str_of("s"), &done, &err), MOTE_E_IO);
+        assert_non_null(strstr(err.text, "exists and is not a regular file; remove it"));
+        gguf_writer_free(w);
+        expect_precious(other);
+        unlink(partial);
+        unlink(journal);
+    }
+}
+
+static void inputs_are_not_replaced(void **state)
+{
+    (void)state;
+    const char *const inputs[] = {path, partial, journal};
+    char other[96];
+    mote_error err = {0};
+    for (size_t i = 0; i < 3; i++) {
+        put_file(inputs[i]);
+        assert_int_equal(gguf_writer_check_input(path, inputs[i], &err), MOTE_E_ARG);
+        assert_non_null(strstr(err.text, "would replace the source"));
+        expect_precious(inputs[i]);
+    }
+    snprintf(other, sizeof other, "%s/other", directory);
+    put_file(other);
+    assert_int_equal(gguf_writer_check_input(path, other, &err), MOTE_OK);
+    assert_int_equal(link(other, path), 0);
+    assert_int_equal(gguf_writer_check_input(path, other, &err), MOTE_E_ARG);
+    unlink(path);
+    unlink(other);
+}
+
 static void failed_allocations(void **state)
 {
     (void)state;
@@ -234,8 +297,9 @@ static void failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_file_is_read), cmocka_unit_test(interrupted_file_continues),
-        cmocka_unit_test(damaged_partial_file), cmocka_unit_test(wrong_use),
+        cmocka_unit_test(written_file_is_read),   cmocka_unit_test(interrupted_file_continues),
+        cmocka_unit_test(damaged_partial_file),   cmocka_unit_test(wrong_use),
+        cmocka_unit_test(links_are_not_followed), cmocka_unit_test(inputs_are_not_replaced),
         cmocka_unit_test(failed_allocations),
     };
     if (mkdtemp(directory) == NULL)
