@@ -54,8 +54,10 @@ static mote_status copy_add(gguf_copy *c, const gguf_tensor *t, mote_error *err)
 static const char *copy_reason(const gguf_copy *c, str name)
 {
     uint32_t block;
+    if (block_of(name, &block) && block >= c->blocks)
+        return c->options->no_mtp ? "--no-mtp" : "its block is not in qwen35.block_count";
     if (block_of(name, &block))
-        return block < c->blocks ? NULL : "--no-mtp";
+        return NULL;
     if (starts_with(name, "token_embd.") || starts_with(name, "output.") ||
         starts_with(name, "output_norm.") || starts_with(name, "rope_freqs."))
         return NULL;
@@ -144,20 +146,23 @@ static mote_status copy_count_blocks(gguf_copy *c, mote_error *err)
 
 static void copy_metadata(gguf_copy *c)
 {
-    static const char mtp_key[] = "qwen35.nextn_predict_layers";
+    static const char mtp_key[] = "qwen35.nextn_predict_layers", name_key[] = "general.name";
     const gguf *g = c->files.gguf;
+    const bool adds_mtp = c->mtp.gguf != NULL;
     for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
         const gguf_kv *kv = gguf_kv_at(g, i);
         if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment"))
             continue;
         if (str_is(kv->key, "qwen35.block_count"))
             gguf_writer_u32(c->writer, "qwen35.block_count", c->blocks);
-        else if (str_is(kv->key, "general.name") && c->options->name != NULL)
-            gguf_writer_str(c->writer, "general.name", str_of(c->options->name));
-        else if (!str_is(kv->key, mtp_key) || c->mtp_blocks > 0)
+        else if (str_is(kv->key, name_key) && c->options->name != NULL)
+            gguf_writer_str(c->writer, name_key, str_of(c->options->name));
+        else if (!str_is(kv->key, mtp_key) || (c->mtp_blocks > 0 && !adds_mtp))
             gguf_writer_copy(c->writer, kv);
     }
-    if (c->mtp.gguf != NULL)
+    if (c->options->name != NULL && gguf_find(g, name_key) == NULL)
+        gguf_writer_str(c->writer, name_key, str_of(c->options->name));
+    if (adds_mtp)
         gguf_writer_u32(c->writer, mtp_key, c->mtp_blocks);
 }
 
@@ -180,6 +185,7 @@ static mote_status copy_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, 
     copy_describe(c, i, &t);
     memcpy(out, c->tensors[i]->data + first * t.row_bytes, (size_t)(n * t.row_bytes));
     gguf_files_drop_pages(&c->files);
+    gguf_files_drop_pages(&c->mtp);
     TRY(gguf_files_check(&c->files, err));
     return c->mtp.gguf != NULL ? gguf_files_check(&c->mtp, err) : MOTE_OK;
 }

@@ -212,7 +212,7 @@ static void encode_one_q2_k(const float *values, quant_q2_k *block)
     for (int g = 0; g < GROUPS; g++) {
         const int32_t s = scale > 0 ? nearest(15.0f / scale * a.scale[g]) : 0;
         const int32_t m = min > 0 ? nearest(15.0f / min * a.min[g]) : 0;
-        block->scales[g] = (uint8_t)(s | m << 4);
+        block->scales[g] = (uint8_t)(s | m * 16);
         d[g] = half_f16_to_f32(block->d) * (float)(block->scales[g] & 15);
         dmin[g] = half_f16_to_f32(block->dmin) * (float)(block->scales[g] >> 4);
     }

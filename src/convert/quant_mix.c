@@ -87,7 +87,7 @@ mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf
     TRY(gguf_get_u32(g, "qwen35.block_count", &s->layers, NULL, err));
     TRY(gguf_get_u32(g, "qwen35.attention.head_count", &heads, NULL, err));
     const gguf_kv *kv_heads = gguf_find(g, "qwen35.attention.head_count_kv");
-    if (kv_heads != NULL && gguf_int_at(kv_heads, 0, &kv) && kv > 0)
+    if (kv_heads != NULL && gguf_int_at(kv_heads, 0, &kv) && kv > 0 && kv <= heads)
         s->heads_per_kv = heads / (uint32_t)kv;
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const str name = gguf_tensor_at(g, i)->name;

@@ -7,10 +7,16 @@
 #include "convert/encode.h"
 #include "gguf/gguf_files.h"
 
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8 };
+
+/* Every format holds values up to this: the largest f16, the type of scales. */
+#define HELD_BY_ALL 65504.0f
 
 typedef struct quant_tensor {
     const gguf_tensor *source;
@@ -37,6 +43,7 @@ typedef struct encode_job {
     encode_fn *encode;
     uint64_t first, n;
     unsigned char *out;
+    _Atomic uint64_t bad_row; /* the first one that cannot be encoded; UINT64_MAX: none */
 } encode_job;
 
 /* ---- choices ---- */
@@ -141,18 +148,65 @@ static void put_metadata(const quantization *q)
 
 /* ---- data ---- */
 
+static bool row_within(const float *row, size_t n, float largest)
+{
+    bool within = true;
+    for (size_t i = 0; i < n; i++)
+        within &= fabsf(row[i]) <= largest; /* false for NaN */
+    return within;
+}
+
+/* Encodes a row. False: a value is not finite, or becomes so. */
+static bool row_encode(const encode_job *j, float *row, size_t n, unsigned char *out)
+{
+    const quant_info *info = quant_get(j->tensor->format);
+    const bool usual = row_within(row, n, HELD_BY_ALL);
+    if (!usual && !row_within(row, n, FLT_MAX))
+        return false;
+    j->encode(row, n / info->block_values, out);
+    if (usual)
+        return true;
+    info->decode(out, n / info->block_values, row);
+    return row_within(row, n, FLT_MAX);
+}
+
 static void encode_task(void *ctx, uint32_t task, uint32_t worker)
 {
-    const encode_job *j = ctx;
+    encode_job *j = ctx;
     const gguf_tensor *s = j->tensor->source;
     const uint64_t in_bytes = s->bytes / j->tensor->rows;
-    const size_t blocks = (size_t)(s->dims[0] / quant_get(j->tensor->format)->block_values);
     float *row = j->q->scratch + worker * j->q->cols;
     for (uint64_t i = (uint64_t)task * ROWS_PER_TASK; i < j->n && i < (task + 1ull) * ROWS_PER_TASK;
          i++) {
         s->format->decode(s->data + (j->first + i) * in_bytes, (size_t)s->dims[0], row);
-        j->encode(row, blocks, j->out + i * j->tensor->row_bytes);
+        if (row_encode(j, row, (size_t)s->dims[0], j->out + i * j->tensor->row_bytes))
+            continue;
+        uint64_t known = atomic_load(&j->bad_row);
+        while (i < known && !atomic_compare_exchange_weak(&j->bad_row, &known, i))
+            ;
+        return;
     }
+}
+
+/* Names the value with the largest magnitude, or one that is no number. */
+static mote_status report_bad_row(const encode_job *j, mote_error *err)
+{
+    const gguf_tensor *s = j->tensor->source;
+    const uint64_t row = j->first + atomic_load(&j->bad_row);
+    float *values = j->q->scratch, worst = 0;
+    s->format->decode(s->data + row * (s->bytes / j->tensor->rows), (size_t)s->dims[0], values);
+    for (uint64_t i = 0; i < s->dims[0] && !isnan(worst); i++)
+        worst = fabsf(values[i]) <= fabsf(worst) ? worst : values[i];
+    if (!isfinite(worst))
+        return err_set(err, MOTE_E_FORMAT,
+                       "tensor '%s' has the value %g in row %llu: the file is damaged, download or "
+                       "convert it again",
+                       j->tensor->name, (double)worst, (unsigned long long)row);
+    return err_set(err, MOTE_E_UNSUPPORTED,
+                   "tensor '%s' has the value %g in row %llu, which %s cannot hold; choose BF16 or "
+                   "F32",
+                   j->tensor->name, (double)worst, (unsigned long long)row,
+                   quant_get(j->tensor->format)->name);
 }
 
 static void quantization_describe(void *ctx, uint32_t i, stream_tensor *out)
@@ -176,9 +230,13 @@ static mote_status quantization_fill(void *ctx, uint32_t i, uint64_t first, uint
                           .encode = encode_find(t->format, q->options->isa),
                           .first = first,
                           .n = n,
-                          .out = out};
+                          .out = out,
+                          .bad_row = UINT64_MAX};
         pool_run(q->threads, encode_task, &job,
                  (uint32_t)((n + ROWS_PER_TASK - 1) / ROWS_PER_TASK));
+        TRY(gguf_files_check(&q->files, err)); /* the cause of any other error */
+        if (atomic_load(&job.bad_row) != UINT64_MAX)
+            return report_bad_row(&job, err);
     }
     gguf_files_drop_pages(&q->files);
     return gguf_files_check(&q->files, err);

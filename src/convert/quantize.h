@@ -22,7 +22,8 @@ typedef struct quantize_options {
     void *ctx;
 } quantize_options;
 
-/* MOTE_E_UNSUPPORTED: another architecture, or a tensor that is quantised already. */
+/* MOTE_E_UNSUPPORTED: another architecture, a tensor that is quantised already, or a value that its
+ * format cannot hold. MOTE_E_FORMAT: also a value that is not finite. */
 mote_status quantize_file(const char *path, const quantize_options *o, mote_error *err);
 
 #endif

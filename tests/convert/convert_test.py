@@ -331,6 +331,20 @@ def case_gguf():
            "tensors with --mtp")
     demand({k: v for k, (_, v) in again.file.metadata.items()} == {k: v for k, (_, v) in whole.file.metadata.items()},
            "metadata with --mtp")
+    # A key that says 0, a block that is not counted, and no name.
+    w = Writer()
+    w.entries = [raw for key, (raw, _) in text.file.metadata.items() if key != "general.name"]
+    w.u32("qwen35.nextn_predict_layers", 0)
+    for name, (dims, kind, _) in text.tensors.items():
+        w.tensor(name, dims, "bf16" if kind == BF16 else "f32")
+    w.tensor("blk.99.ffn_up.weight", [32], "f32")
+    w.write(WORK / "zero.gguf",
+            lambda f, name, *_: f.write(text.tensors[name][2] if name in text.tensors else b"\0" * 128))
+    done = mote("convert", WORK / "zero.gguf", WORK / "one.gguf", "--mtp", WORK / "mtp.gguf", "--name", "new")
+    demand("blk.99.ffn_up.weight (its block is not in qwen35.block_count)" in done.stderr, done.stderr)
+    mote("show", WORK / "one.gguf")
+    one = Model(WORK / "one.gguf")
+    demand((one.n("nextn_predict_layers"), one.get("general.name")) == (1, b"new"), "a key that says 0")
     done = mote("convert", TINY, WORK / "o.gguf", "--mtp", WORK / "mtp.gguf", code=2)
     demand("has an MTP block already" in done.stderr, done.stderr)
     done = mote("convert", TINY_MMPROJ, WORK / "o.gguf", code=None)
@@ -395,6 +409,45 @@ def case_quantize():
             ((TINY_MMPROJ, WORK / "o", "Q8_0"), None, "architecture 'clip' is not")):
         done = mote("quantize", *arguments, code=code)
         demand(done.returncode != 0 and text in done.stderr, done.stderr)
+
+
+def case_quantize_damaged():
+    """Values that a format cannot hold, and metadata that no model has."""
+    import struct
+    whole, out, damaged = Model(DATA / "shapes/r3-gqa4-untied.gguf"), WORK / "out.gguf", WORK / "damaged.gguf"
+
+    def make(value, **metadata):
+        w = Writer()
+        w.entries = [raw for key, (raw, _) in whole.file.metadata.items() if key.split(".")[-1] not in metadata]
+        for key, number in metadata.items():
+            w.scalar("qwen35.attention." + key, 10, number)
+        for name, (dims, kind, _) in whole.tensors.items():
+            w.tensor(name, dims, "f32" if kind == F32 or name == "blk.0.ffn_up.weight" else "bf16")
+
+        def data(f, name, dims, kind, size):
+            if name != "blk.0.ffn_up.weight":
+                f.write(whole.tensors[name][2])
+                return
+            f.write(b"\0" * (dims[0] * 9 * 4))  # in row 9 the last value
+            f.write(b"\0" * ((dims[0] - 1) * 4) + struct.pack("<f", value))
+            f.write(b"\0" * (size - dims[0] * 10 * 4))
+        w.write(damaged, data)
+
+    for value, kinds, text in ((float("nan"), ("Q2_K", "Q4_0", "Q8_0", "F16"), "nan in row 9: the file is damaged"),
+                               (float("-inf"), ("Q4_K_M", "Q5_1", "BF16"), "-inf in row 9: the file is damaged"),
+                               (1e5, ("F16",), "100000 in row 9, which F16 cannot hold; choose BF16 or F32"),
+                               (1e9, ("Q4_0", "Q8_0"), "which Q"), (3.4e38, ("Q4_1", "Q5_0", "BF16"), "cannot hold")):
+        make(value)
+        for kind in kinds:
+            for threads in ("1", "3"):
+                done = mote("quantize", damaged, out, kind, "-t", threads, code=None)
+                demand(done.returncode in (1, 6) and "tensor 'blk.0.ffn_up.weight' has the value" in done.stderr
+                       and text in done.stderr, f"{value} as {kind}: {done.returncode} {done.stderr}")
+                demand(not out.exists(), f"{value} as {kind} was written")
+    make(1e5)
+    mote("quantize", damaged, out, "Q8_0")  # the scale is 787
+    make(1, head_count_kv=1 << 32)
+    mote("quantize", damaged, out, "Q2_K", "-y")
 
 
 def case_quantize_resume():
