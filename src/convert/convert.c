@@ -224,8 +224,8 @@ mote_status convert_directory(const char *directory, const convert_options *o, m
     const mote_status status = conversion_run(c, directory, err);
     tensor_plan_fini(&c->text.plan);
     tensor_plan_fini(&c->vision.plan);
-    gguf_writer_free(c->text.writer);
-    gguf_writer_free(c->vision.writer);
+    tensor_stream_end(c->text.writer, status);
+    tensor_stream_end(c->vision.writer, status);
     checkpoint_close(c->checkpoint);
     mem_free(c);
     return status;

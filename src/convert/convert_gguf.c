@@ -232,7 +232,7 @@ mote_status convert_gguf(const char *path, const convert_options *o, mote_error 
         return err_set(err, MOTE_E_MEMORY, "out of memory: conversion");
     c->options = o;
     const mote_status status = copy_run(c, path, err);
-    gguf_writer_free(c->writer);
+    tensor_stream_end(c->writer, status);
     gguf_files_close(&c->files);
     gguf_files_close(&c->mtp);
     mem_free(c->tensors);

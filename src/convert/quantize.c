@@ -285,7 +285,7 @@ mote_status quantize_file(const char *path, const quantize_options *o, mote_erro
     pool_free(q->threads);
     mem_free(q->scratch);
     mem_free(q->tensors);
-    gguf_writer_free(q->writer);
+    tensor_stream_end(q->writer, status);
     gguf_files_close(&q->files);
     mem_free(q);
     return status;

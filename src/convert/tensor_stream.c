@@ -62,3 +62,10 @@ mote_status tensor_stream_write(gguf_writer *w, const stream_source *source, uin
     mem_free(s.buffer);
     return status;
 }
+
+void tensor_stream_end(gguf_writer *w, mote_status status)
+{
+    if (w != NULL && (status == MOTE_E_FORMAT || status == MOTE_E_UNSUPPORTED))
+        gguf_writer_discard(w);
+    gguf_writer_free(w);
+}

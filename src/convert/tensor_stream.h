@@ -37,4 +37,8 @@ typedef bool stream_progress_fn(void *ctx, uint32_t tensor, const char *name, ui
 mote_status tensor_stream_write(gguf_writer *w, const stream_source *source, uint32_t first,
                                 stream_progress_fn *progress, void *ctx, mote_error *err);
 
+/* Frees a writer after a run that ended with `status`. Removes its partial file if the same run
+ * would fail again: the source or the options are at fault. NULL is allowed. */
+void tensor_stream_end(gguf_writer *w, mote_status status);
+
 #endif

@@ -513,3 +513,12 @@ mote_status gguf_writer_commit(gguf_writer *w, mote_error *err)
                        w->path);
     return MOTE_OK;
 }
+
+void gguf_writer_discard(gguf_writer *w)
+{
+    if (w->fd < 0)
+        return;
+    unlink(w->journal_path);
+    unlink(w->partial);
+    writer_close(w);
+}

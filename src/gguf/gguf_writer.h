@@ -70,5 +70,7 @@ mote_status gguf_writer_begin(gguf_writer *w, const char *path, str sources, uin
 mote_status gguf_writer_data(gguf_writer *w, const void *bytes, size_t n, mote_error *err);
 /* Renames the file to PATH; all tensors must be complete. */
 mote_status gguf_writer_commit(gguf_writer *w, mote_error *err);
+/* Removes the partial file. Has no effect before begin and after commit. */
+void gguf_writer_discard(gguf_writer *w);
 
 #endif
