@@ -62,6 +62,15 @@ head -n 3 "$tasks" >"$work/few"
 refused tasks "$model" "$work/few"
 refused kv "$model" "$tasks" --kv f32
 refused think "$model" "$tasks" --think on
+for text in precious '{"eval":"mote","model":"x"}x' '{"a":1}'; do
+    printf '%s' "$text" >"$work/other"
+    cp "$work/other" "$work/before"
+    call 2 eval "$model" "$tasks" --out "$work/other"
+    grep -q "$work/other exists and is not a file of results; give another --out" "$work/err" || fail "$(cat "$work/err")"
+    cmp "$work/before" "$work/other" || fail "a file without results is changed: $text"
+    echo >>"$work/other"
+    call 2 eval "$model" "$tasks" --out "$work/other"
+done
 
 # Mistakes in a task file name the line.
 wrong() {
@@ -77,6 +86,10 @@ wrong "id must be" '{"prompt":"b","check":{"type":"exact","text":"b"}}' 2
 wrong "does not know the keyword oneOf" '{"id":"a","prompt":"b","check":{"type":"json_schema","schema":{"oneOf":[]}}}' 1
 wrong "retrieval needs" '{"id":"a","retrieval":{"tokens":10,"depths":[0]}}' 2
 wrong "a depth must be" '{"id":"a","retrieval":{"tokens":100,"depths":[2]}}' 2
+for value in 0 -1 1.5 '"9"' 4294967297; do
+    wrong "max_tokens must be 1 to" '{"id":"a","prompt":"b","max_tokens":'$value',"check":{"type":"exact","text":"b"}}' 2
+done
+wrong "system and category must be texts" '{"id":"a","prompt":"b","system":["c"],"check":{"type":"exact","text":"b"}}' 2
 wrong "" '{"id":"a"' 6
 : >"$work/empty"
 call 2 eval "$model" "$work/empty"

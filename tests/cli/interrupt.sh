@@ -137,6 +137,19 @@ for round in 1 2 3 4; do # the machine may stand still in one
 done
 [ $obeyed = yes ] || fail "the second Ctrl-C does not end the process at once"
 
+# Making the texts of retrieval tasks takes minutes; it ends at the next text.
+echo '{"id":"a","retrieval":{"tokens":100000,"depths":[0,0.5,1],"cases":1000}}' >"$work/many"
+start eval "$model" "$work/many"
+sleep 1
+kill -INT $pid
+tries=0
+until gone || [ $tries -gt 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+gone || { fail "Ctrl-C while texts are made has no effect"; kill -KILL $pid; }
+ended_with 130 "Ctrl-C while texts are made"
+
 # SIGINT stays ignored if the parent ignores it.
 (
     trap '' INT

@@ -103,13 +103,18 @@ typedef struct eval_state {
     eval_count *counts; /* [n_counts], by category in the order of the file */
     uint32_t n_counts, counts_room;
     mote_chat *volatile chat; /* of the running task; a signal handler reads it */
+    eval_answer *answer;      /* of the running task */
 } eval_state;
 
 /* ---- one task ---- */
 
 static void eval_on_event(void *with, const mote_chat_event *e)
 {
-    eval_answer *a = with;
+    eval_state *state = with;
+    eval_answer *a = state->answer;
+    /* A signal may have come before there was an answer to cancel. */
+    if (interrupt_pending())
+        mote_chat_cancel(state->chat);
     if (e->kind == MOTE_CHAT_CONTENT)
         strbuf_put(&a->content, (str){e->text, e->text_bytes});
     if (e->kind != MOTE_CHAT_CALL_END)
@@ -149,19 +154,19 @@ static mote_status eval_fill_chat(mote_chat *chat, const eval_task *t, mote_erro
     return prompt.n > 0 ? mote_chat_add(chat, MOTE_ROLE_USER, prompt.p, prompt.n, err) : MOTE_OK;
 }
 
-static mote_status eval_decode(const eval_state *e, const eval_task *t, eval_answer *a,
-                               mote_answer *answer, mote_error *err)
+static mote_status eval_decode(eval_state *e, const eval_task *t, mote_answer *answer,
+                               mote_error *err)
 {
     int64_t most = (int64_t)e->options->max_tokens;
     strbuf choices = {0};
     mote_answer_options o = {
         .set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE | MOTE_SET_FREQUENCY | MOTE_SET_REPETITION,
         .event = eval_on_event,
-        .with = a,
+        .with = e,
     };
     think_flag_read(e->options->think, &o.think, &o.think_budget);
     json_node_int64(json_node_get(t->root, "max_tokens"), &most);
-    o.max_tokens = most > 0 && most < INT32_MAX ? (uint32_t)most : 0;
+    o.max_tokens = (uint32_t)most;
     if (eval_check_choices(t->check) != NULL) {
         json_put_as_spelt(&choices, eval_check_choices(t->check));
         o.format = MOTE_FORMAT_CHOICES;
@@ -172,7 +177,7 @@ static mote_status eval_decode(const eval_state *e, const eval_task *t, eval_ans
     if (status == MOTE_OK)
         status = mote_chat_answer(e->chat, &o, answer, err);
     if (status == MOTE_OK)
-        status = strbuf_check(&a->content, err);
+        status = strbuf_check(&e->answer->content, err);
     strbuf_fini(&choices);
     return status;
 }
@@ -209,13 +214,14 @@ static int eval_run_task(eval_state *e, const eval_task *t, bool *pass)
     eval_answer a = {0};
     mote_answer answer;
     mote_error err;
-    mote_chat *chat;
+    mote_chat *chat = NULL;
     mote_status status = mote_chat_new(&chat, e->on.engine, NULL, &err);
     if (status == MOTE_OK)
         status = eval_fill_chat(chat, t, &err);
     e->chat = chat;
-    if (status == MOTE_OK)
-        status = eval_decode(e, t, &a, &answer, &err);
+    e->answer = &a;
+    if (status == MOTE_OK && !interrupt_pending())
+        status = eval_decode(e, t, &answer, &err);
     int code = CLI_DONE;
     if (interrupt_pending()) {
         code = interrupt_exit_code();
@@ -350,7 +356,11 @@ static int eval_read_tasks(eval_state *e, strbuf *text)
     int code = input_read(text, e->call->words[1]);
     if (code != CLI_DONE)
         return code;
-    if (eval_tasks_read(&e->tasks, strbuf_view(text), e->on.model, &err) != MOTE_OK) {
+    const mote_status status = eval_tasks_read(&e->tasks, strbuf_view(text), e->on.model, &err);
+    progress_clear();
+    if (interrupt_pending())
+        return interrupt_exit_code();
+    if (status != MOTE_OK) {
         err_prefix(&err, e->call->words[1]);
         return msg_error(&err);
     }

@@ -48,12 +48,19 @@ static int results_read_line(eval_results *r, str line)
     return kept ? CLI_DONE : input_no_memory();
 }
 
+static int results_of_nothing(const eval_results *r)
+{
+    return msg_usage(
+        "%s exists and is not a file of results; give another --out or remove the file", r->path);
+}
+
 /* Names the first field of the head that differs. */
 static int results_other_head(const eval_results *r, str head, str found)
 {
     json_doc *a = NULL, *b = NULL;
-    str name = {"head", 4};
-    if (json_doc_read(&a, head, NULL) == MOTE_OK && json_doc_read(&b, found, NULL) == MOTE_OK)
+    str name = {NULL, 0};
+    if (json_doc_read(&a, head, NULL) == MOTE_OK && json_doc_read(&b, found, NULL) == MOTE_OK &&
+        json_node_get(json_doc_root(b), "eval") != NULL)
         for (const json_node *m = json_node_first(json_doc_root(a)); m != NULL;
              m = json_node_next(m)) {
             const json_node *other = json_node_member(json_doc_root(b), json_node_name(m));
@@ -62,9 +69,11 @@ static int results_other_head(const eval_results *r, str head, str found)
                 break;
             }
         }
-    const int code = msg_usage("%s has results of another run: %.*s differs; give another --out or "
-                               "remove the file",
-                               r->path, STR_ARG(name));
+    const int code = name.p == NULL
+                         ? results_of_nothing(r)
+                         : msg_usage("%s has results of another run: %.*s differs; give another "
+                                     "--out or remove the file",
+                                     r->path, STR_ARG(name));
     json_doc_free(a);
     json_doc_free(b);
     return code;
@@ -77,6 +86,9 @@ static int results_read(eval_results *r, str text, str head, size_t *whole)
     for (size_t number = 0; *whole < text.n; number++) {
         const char *start = text.p + *whole;
         const char *end = memchr(start, '\n', text.n - *whole);
+        const size_t left = text.n - *whole;
+        if (end == NULL && number == 0 && (left > head.n || memcmp(start, head.p, left) != 0))
+            return results_of_nothing(r); /* opening it would remove what it has */
         if (end == NULL)
             return CLI_DONE; /* cut by a crash */
         const str line = {start, (size_t)(end - start)};

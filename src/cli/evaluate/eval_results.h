@@ -5,7 +5,7 @@
  *
  * Every line is on the disk before the next task starts, so an interrupted run continues where it
  * was. A line that was cut by a crash is removed. A file of another model, task file or setting is
- * refused, because a mixture of both would be no result.
+ * refused, because a mixture of both would be no result. So is a file that has no results.
  */
 #ifndef MOTE_CLI_EVALUATE_EVAL_RESULTS_H
 #define MOTE_CLI_EVALUATE_EVAL_RESULTS_H

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/philox.h"
 #include "cli/evaluate/eval_tasks.h"
+#include "cli/term/terminal.h"
 #include "json/json_writer.h"
 
 #include <stdio.h>
@@ -149,8 +150,15 @@ mote_status eval_retrieval_add(eval_tasks *out, const json_node *line, const mot
         r.depth = json_node_double(d);
         if (!json_node_is(d, JSON_IS_NUMBER) || !(r.depth >= 0 && r.depth <= 1))
             return err_set(err, MOTE_E_ARG, "a depth must be a number from 0 to 1");
-        for (r.number = 1; r.number <= (uint32_t)cases; r.number++)
+        for (r.number = 1; r.number <= (uint32_t)cases; r.number++) {
+            char shown[64];
+            snprintf(shown, sizeof shown, "making text %u", out->n + 1);
+            if (term_progress())
+                progress_show(shown);
+            if (interrupt_pending())
+                return err_set(err, MOTE_E_CANCELED, "interrupted");
             TRY(retrieval_add_one(out, &r, model, err));
+        }
     }
     return MOTE_OK;
 }

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { MAX_ID = 200 };
+enum { MAX_ID = 200, MAX_TOKENS = 1 << 20 };
 
 void eval_tasks_free(eval_tasks *t)
 {
@@ -16,6 +16,13 @@ void eval_tasks_free(eval_tasks *t)
         json_doc_free(t->tasks[i].doc);
     mem_free(t->tasks);
     *t = (eval_tasks){0};
+}
+
+/* A field that is absent, or of the kind. */
+static bool task_field_is(const eval_task *t, const char *name, json_kind kind)
+{
+    const json_node *node = json_node_get(t->root, name);
+    return node == NULL || json_node_is(node, kind);
 }
 
 static mote_status task_check_fields(const eval_task *t, mote_error *err)
@@ -34,6 +41,13 @@ static mote_status task_check_fields(const eval_task *t, mote_error *err)
     }
     if (prompt == messages)
         return err_set(err, MOTE_E_ARG, "a task has either prompt, a text, or messages, an array");
+    if (!task_field_is(t, "system", JSON_IS_STRING) ||
+        !task_field_is(t, "category", JSON_IS_STRING) || !task_field_is(t, "tools", JSON_IS_ARRAY))
+        return err_set(err, MOTE_E_ARG, "system and category must be texts, tools an array");
+    int64_t most = 1;
+    const json_node *limit = json_node_get(t->root, "max_tokens");
+    if (limit != NULL && (!json_node_int64(limit, &most) || most < 1 || most > MAX_TOKENS))
+        return err_set(err, MOTE_E_ARG, "max_tokens must be 1 to %d", MAX_TOKENS);
     return eval_check_valid(t->check, err);
 }
 
