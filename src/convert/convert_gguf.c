@@ -9,7 +9,6 @@
 #include "gguf/gguf_files.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef struct gguf_copy {
     const convert_options *options;
@@ -29,16 +28,6 @@ static bool starts_with(str text, const char *prefix)
     return text.n >= n && memcmp(text.p, prefix, n) == 0;
 }
 
-/* The number in "blk.N."; false: no tensor of a block. */
-static bool block_of(str name, uint32_t *out)
-{
-    char *end;
-    if (!starts_with(name, "blk.") || name.n < 7)
-        return false;
-    *out = (uint32_t)strtoul(name.p + 4, &end, 10);
-    return end > name.p + 4 && *end == '.';
-}
-
 static mote_status copy_add(gguf_copy *c, const gguf_tensor *t, mote_error *err)
 {
     if (t->format == NULL)
@@ -53,10 +42,10 @@ static mote_status copy_add(gguf_copy *c, const gguf_tensor *t, mote_error *err)
 /* Why a tensor is left out; NULL: it is not. */
 static const char *copy_reason(const gguf_copy *c, str name)
 {
-    uint32_t block;
-    if (block_of(name, &block) && block >= c->blocks)
+    const int64_t block = gguf_block_of(name);
+    if (block >= c->blocks)
         return c->options->no_mtp ? "--no-mtp" : "its block is not in qwen35.block_count";
-    if (block_of(name, &block))
+    if (block >= 0)
         return NULL;
     if (starts_with(name, "token_embd.") || starts_with(name, "output.") ||
         starts_with(name, "output_norm.") || starts_with(name, "rope_freqs."))
@@ -85,9 +74,8 @@ static mote_status copy_choose(gguf_copy *c, mote_error *err)
             c->options->unused(c->options->ctx, t->name, why);
     }
     for (uint64_t i = 0; mtp != NULL && i < gguf_n_tensors(mtp); i++) {
-        uint32_t block;
         const gguf_tensor *t = gguf_tensor_at(mtp, i);
-        if (block_of(t->name, &block) && block + 1 == c->blocks)
+        if (gguf_block_of(t->name) + 1 == c->blocks)
             TRY(copy_add(c, t, err));
         else if (c->options->unused != NULL && !copy_has(g, t->name))
             c->options->unused(c->options->ctx, t->name, "no part of the MTP block");

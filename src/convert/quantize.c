@@ -60,22 +60,12 @@ static mote_status quantization_check(const gguf *g, mote_error *err)
     return MOTE_OK;
 }
 
-/* The number in "blk.N."; -1: no tensor of a block. */
-static long block_of(const gguf_tensor *t)
-{
-    char *end;
-    if (t->name.n < 7 || memcmp(t->name.p, "blk.", 4) != 0)
-        return -1;
-    const long block = strtol(t->name.p + 4, &end, 10);
-    return end > t->name.p + 4 && *end == '.' ? block : -1;
-}
-
 /* By block, then by name: the order of llama-quantize. */
 static int by_block_and_name(const void *a, const void *b)
 {
     const gguf_tensor *x = ((const quant_tensor *)a)->source;
     const gguf_tensor *y = ((const quant_tensor *)b)->source;
-    const long i = block_of(x), k = block_of(y);
+    const int64_t i = gguf_block_of(x->name), k = gguf_block_of(y->name);
     if (i != k)
         return i < k ? -1 : 1;
     return strcmp(((const quant_tensor *)a)->name, ((const quant_tensor *)b)->name);

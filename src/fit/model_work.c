@@ -14,19 +14,6 @@
 
 enum { STATE_DIM = 128, GROUP = 4, VALUE_HEADS = 16, HEADS = 8 };
 
-/* The number N of "blk.N."; -1: another name. */
-static int64_t tensor_layer(const gguf_tensor *t)
-{
-    char name[64];
-    unsigned layer;
-    int used = 0;
-    if (t->name.n >= sizeof name)
-        return -1;
-    memcpy(name, t->name.p, t->name.n);
-    name[t->name.n] = '\0';
-    return sscanf(name, "blk.%u.%n", &layer, &used) == 1 && used > 0 ? (int64_t)layer : -1;
-}
-
 static bool name_contains(str name, const char *part)
 {
     const size_t n = strlen(part);
@@ -75,7 +62,7 @@ static mote_status work_count(model_work *out, const gguf *file, mote_error *err
     out->rows[out->head] = head->n_dims > 1 ? head->dims[1] : 1;
     for (uint64_t i = 0; i < gguf_n_tensors(file); i++) {
         const gguf_tensor *t = gguf_tensor_at(file, i);
-        const int64_t layer = tensor_layer(t);
+        const int64_t layer = gguf_block_of(t->name);
         if (layer < 0 || layer >= layers || !tensor_is_matrix(t))
             continue;
         out->bytes[t->format->format] += t->bytes;

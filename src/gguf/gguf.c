@@ -375,6 +375,18 @@ uint64_t gguf_alignment(const gguf *g)
     return g->alignment;
 }
 
+int64_t gguf_block_of(str name)
+{
+    enum { START = sizeof "blk." - 1, MAX_DIGITS = 8 };
+    int64_t n = 0;
+    size_t i = START;
+    if (name.n < START || memcmp(name.p, "blk.", START) != 0)
+        return -1;
+    for (; i < name.n && name.p[i] >= '0' && name.p[i] <= '9' && i < START + MAX_DIGITS; i++)
+        n = 10 * n + (name.p[i] - '0');
+    return i > START && i < name.n && name.p[i] == '.' ? n : -1;
+}
+
 /* ---- elements ---- */
 
 static int64_t load_signed(const unsigned char *at, uint32_t bytes)

@@ -101,6 +101,8 @@ uint64_t gguf_n_tensors(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, uint64_t i);
 const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name); /* NULL: absent */
 uint64_t gguf_alignment(const gguf *g);
+/* The number N of a tensor "blk.N.name"; -1: another name, or more than 8 digits. */
+int64_t gguf_block_of(str name);
 
 /*
  * Typed getters. gguf_get_u32 accepts any integer type if the value fits. Any other type mismatch

@@ -299,9 +299,35 @@ static void test_models_are_valid(void **state)
     }
 }
 
+static void blocks_of_tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t block;
+    } cases[] = {
+        {"blk.0.x", 0},
+        {"blk.12.ffn_up.weight", 12},
+        {"blk.99999999.x", 99999999},
+        {"blk.", -1},
+        {"blk..x", -1},
+        {"blk.-1.x", -1},
+        {"blk. 1.x", -1},
+        {"blk.1", -1},
+        {"blk.100000000.x", -1},
+        {"v.blk.1.x", -1},
+        {"blk.1x.y", -1},
+        {"output.weight", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(gguf_block_of(str_of(cases[i].name)), cases[i].block);
+    assert_int_equal(gguf_block_of((str){"blk.1.", 5}), -1); /* not beyond the end */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_tensors),
         cmocka_unit_test(all_entries_are_found),
         cmocka_unit_test(integers_of_any_type_are_accepted_if_they_fit),
         cmocka_unit_test(floats_bools_and_strings),

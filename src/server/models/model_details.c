@@ -23,18 +23,6 @@ static uint32_t details_number(const gguf *file, const char *family, const char 
     return gguf_get_u32(file, name, &value, &found, NULL) == MOTE_OK ? value : 0;
 }
 
-/* Layer of a tensor "blk.12.name"; -1: none. */
-static int64_t tensor_layer(str name)
-{
-    int64_t n = 0;
-    size_t i = 4;
-    if (name.n < 6 || memcmp(name.p, "blk.", 4) != 0)
-        return -1;
-    for (; i < name.n && i < 12 && name.p[i] >= '0' && name.p[i] <= '9'; i++)
-        n = 10 * n + (name.p[i] - '0');
-    return i > 4 ? n : -1;
-}
-
 /* Without the draft head: the last layers. */
 static uint64_t details_count_parameters(const gguf *file, const char *family)
 {
@@ -44,7 +32,7 @@ static uint64_t details_count_parameters(const gguf *file, const char *family)
     for (uint64_t i = 0; i < gguf_n_tensors(file); i++) {
         const gguf_tensor *t = gguf_tensor_at(file, i);
         uint64_t n = 1;
-        if (tensor_layer(t->name) >= layers)
+        if (gguf_block_of(t->name) >= layers)
             continue;
         for (uint32_t d = 0; d < GGUF_MAX_DIMS; d++)
             n *= t->dims[d];
