@@ -18,7 +18,8 @@
 
 enum {
     MAX_FILE_BYTES = 256 << 20, /* of a text file; tokenizer.json has about 20 MB */
-    MAX_VALUES = 1 << 21
+    MAX_VALUES = 1 << 21,
+    OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK /* a pipe would wait for its other end */
 };
 
 typedef struct shard {
@@ -81,7 +82,7 @@ mote_status checkpoint_file(const checkpoint *c, const char *name, char **out, s
     *out = NULL;
     *bytes = 0;
     TRY(checkpoint_path(c, name, path, err));
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, OPEN_FLAGS);
     if (fd < 0 && errno == ENOENT)
         return MOTE_OK;
     if (fd < 0)
@@ -109,15 +110,16 @@ mote_status checkpoint_json(const checkpoint *c, const char *name, json_doc **ou
 /* ---- names of the Safetensors files ---- */
 
 /* The index is untrusted: a name must be a file of the directory. */
-static mote_status shards_add(checkpoint *c, str name, mote_error *err)
+static mote_status shards_add(checkpoint *c, str name, bool indexed, mote_error *err)
 {
     static const char suffix[] = ".safetensors";
     const size_t n = sizeof suffix - 1;
     if (name.n <= n || name.n > SAFETENSORS_MAX_NAME || name.p[0] == '.' ||
         memcmp(name.p + name.n - n, suffix, n) != 0 || !str_has_only(name, "._-"))
         return err_set(err, MOTE_E_FORMAT,
-                       "model.safetensors.index.json names the file '%.*s'; expected a name of "
-                       "letters, digits and ._- that ends in .safetensors",
+                       "%s the file '%.*s'; expected a name of letters, digits and ._- that ends "
+                       "in .safetensors",
+                       indexed ? "model.safetensors.index.json names" : "the directory has",
                        STR_ARG(name));
     for (uint32_t i = 0; i < c->n_shards; i++)
         if (str_is(name, c->shards[i].name))
@@ -139,7 +141,7 @@ static mote_status shards_from_index(checkpoint *c, const json_node *index, mote
     if (!json_node_is(map, JSON_IS_OBJECT))
         return err_set(err, MOTE_E_FORMAT, "model.safetensors.index.json has no weight_map");
     for (const json_node *f = json_node_first(map); f != NULL; f = json_node_next(f))
-        TRY(shards_add(c, json_node_text(f), err));
+        TRY(shards_add(c, json_node_text(f), true, err));
     return MOTE_OK;
 }
 
@@ -154,7 +156,7 @@ static mote_status shards_from_directory(checkpoint *c, mote_error *err)
         const size_t n = sizeof ".safetensors" - 1;
         if (name.n > n && strncmp(name.p, "model", 5) == 0 &&
             strcmp(name.p + name.n - n, ".safetensors") == 0)
-            status = shards_add(c, name, err);
+            status = shards_add(c, name, false, err);
     }
     closedir(d);
     return status;
@@ -172,15 +174,17 @@ static mote_status shard_read(shard *s, mote_error *err)
     unsigned char first[8];
     uint64_t n = 0;
     if (s->bytes < sizeof first || pread(s->fd, first, sizeof first, 0) != sizeof first)
-        return err_set(err, MOTE_E_FORMAT, "%s has %llu bytes; it is incomplete, download it again",
-                       s->name, (unsigned long long)s->bytes);
+        return err_set(err, MOTE_E_FORMAT,
+                       "the file has %llu bytes; it is incomplete, download it again",
+                       (unsigned long long)s->bytes);
     TRY(safetensors_header_bytes(first, s->bytes, &n, err));
     unsigned char *header = mem_new((size_t)n, 1);
     if (header == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: header of %s", s->name);
     mote_status status = MOTE_OK;
     if (pread(s->fd, header, (size_t)n, 0) != (ssize_t)n)
-        status = err_set(err, MOTE_E_IO, "cannot read %s", s->name);
+        status =
+            err_set(err, MOTE_E_IO, "cannot read its header of %llu bytes", (unsigned long long)n);
     if (status == MOTE_OK)
         status = safetensors_read(&s->tensors, header, n, s->bytes, err);
     mem_free(header);
@@ -192,7 +196,7 @@ static mote_status shard_open(checkpoint *c, shard *s, mote_error *err)
     char path[2 * CHECKPOINT_PATH_BYTES];
     struct stat info;
     TRY(checkpoint_path(c, s->name, path, err));
-    s->fd = open(path, O_RDONLY | O_CLOEXEC);
+    s->fd = open(path, OPEN_FLAGS);
     if (s->fd < 0 || fstat(s->fd, &info) != 0 || !S_ISREG(info.st_mode))
         return err_set(err, MOTE_E_IO, "cannot open %.800s: %s; download all files of the model",
                        path, s->fd < 0 ? strerror(errno) : "not a file");
@@ -364,6 +368,19 @@ mote_status checkpoint_read(const checkpoint *c, const checkpoint_tensor *t, uin
                            STR_ARG(t->tensor->name), s->name,
                            got < 0 ? strerror(errno) : "the file became shorter");
         n += (size_t)got;
+    }
+    return MOTE_OK;
+}
+
+mote_status checkpoint_check_unchanged(const checkpoint *c, mote_error *err)
+{
+    for (uint32_t i = 0; i < c->n_shards; i++) {
+        const shard *s = &c->shards[i];
+        struct stat info;
+        if (fstat(s->fd, &info) != 0 || (uint64_t)info.st_size != s->bytes ||
+            os_modified_ns(&info) != s->modified)
+            return err_set(err, MOTE_E_IO,
+                           "%s has changed while it was read; run the command again", s->name);
     }
     return MOTE_OK;
 }

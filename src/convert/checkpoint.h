@@ -39,6 +39,8 @@ checkpoint_tensor *checkpoint_at(checkpoint *c, uint32_t i);
 mote_status checkpoint_read(const checkpoint *c, const checkpoint_tensor *t, uint64_t offset,
                             void *out, size_t bytes, mote_error *err);
 
+/* MOTE_E_IO: a Safetensors file is not the one that was opened any more. */
+mote_status checkpoint_check_unchanged(const checkpoint *c, mote_error *err);
 /* gguf_writer_check_input for all Safetensors files. */
 mote_status checkpoint_check_output(const checkpoint *c, const char *path, mote_error *err);
 

@@ -210,6 +210,7 @@ static mote_status conversion_run(conversion *c, const char *directory, mote_err
     if (c->config.has_vision)
         TRY(output_write(c, &c->vision, err));
     TRY(output_write(c, &c->text, err));
+    TRY(checkpoint_check_unchanged(c->checkpoint, err));
     if (c->config.has_vision)
         TRY(output_commit(c, &c->vision, err));
     return output_commit(c, &c->text, err);

@@ -193,13 +193,16 @@ static mote_status put_rope_scaling(const json_node *config, gguf_writer *w, mot
     return MOTE_OK;
 }
 
-/* The three sections of the rotary dimensions and a zero. False: not numbers. */
+/* The three sections of the rotary dimensions and a zero. False: not three or four sizes. */
 static bool read_sections(const json_node *config, int32_t out[4])
 {
     const json_node *sections = rope_value(config, "mrope_section");
     const json_node *s = json_node_first(sections);
-    if (sections == NULL)
+    if (sections == NULL || json_node_is(sections, JSON_IS_NULL))
         return true;
+    if (!json_node_is(sections, JSON_IS_ARRAY) || json_node_size(sections) < 3 ||
+        json_node_size(sections) > 4)
+        return false;
     for (size_t i = 0; i < 4; i++) {
         int64_t n = 0;
         if (s != NULL && (!json_node_int64(s, &n) || n < 0 || n > 1024))

@@ -9,7 +9,6 @@
 
 #include "gguf/gguf_files.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { STATE_DIM = 128, GROUP = 4, VALUE_HEADS = 16, HEADS = 8 };

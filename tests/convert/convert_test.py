@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -230,6 +231,25 @@ def case_resume():
     demand(out.read_bytes() == again and again != wanted[0], "a partial file of another source was continued")
 
 
+def case_changed():
+    """A source that changes while it is read gives no output."""
+    source, out = tiny("source"), WORK / "out.gguf"
+    for _ in range(50):
+        run = subprocess.Popen([MOTE, "convert", source, out, "--dtype", "f32", "--no-vision", "-y"], env=ENVIRONMENT,
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while run.poll() is None and not (WORK / "out.gguf.partial").exists():
+            pass
+        run.send_signal(signal.SIGSTOP)
+        os.utime(source / "model.safetensors")
+        run.send_signal(signal.SIGCONT)
+        stderr = run.communicate()[1]
+        if run.returncode != 0:
+            break
+        out.unlink()  # the run was complete before it stopped
+    demand("model.safetensors has changed while it was read; run the command again" in stderr, stderr)
+    demand(run.returncode == 1 and not out.exists(), f"exit code {run.returncode}")
+
+
 # ---- errors ----
 
 def case_errors():
@@ -247,6 +267,9 @@ def case_errors():
         return lambda tensors, config: tensors.update({name: tensor})
 
     refused(edit(set_config(architectures=["LlamaForCausalLM"])), "architecture 'LlamaForCausalLM' is not")
+    for sections in ([], [11, 11], [1, 2, 3, 4, 5], 11, ["11", 11, 10]):
+        refused(edit(lambda t, config, s=sections: config["text_config"]["rope_parameters"].update(mrope_section=s)),
+                "config.json: mrope_section must be three sizes")
     refused(edit(set_config(quantization_config={"quant_method": "fp8"})), "the weights are quantised (fp8)")
     refused(edit(drop("model.language_model.layers.3.self_attn.k_norm.weight")),
             "tensor 'model.layers.3.self_attn.k_norm.weight' is missing")
@@ -265,7 +288,12 @@ def case_errors():
     (source / "model.safetensors").write_bytes(whole[:-5])
     refused(source, "the file is incomplete, download it again")
     (source / "model.safetensors").write_bytes(whole[:3])
-    refused(source, "model.safetensors has 3 bytes")
+    refused(source, "model.safetensors: the file has 3 bytes")
+    (source / "model.safetensors").rename(source / "model (1).safetensors")
+    refused(source, "the directory has the file 'model (1).safetensors'; expected a name of letters")
+    (source / "model (1).safetensors").unlink()
+    os.mkfifo(source / "model.safetensors")
+    refused(source, "not a file; download all files of the model")
     (source / "model.safetensors").unlink()
     refused(source, "has no model*.safetensors")
     (source / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../../etc/x.safetensors"}}')
@@ -276,6 +304,8 @@ def case_errors():
     refused(source, "config.json: invalid JSON")
     (source / "config.json").unlink()
     refused(source, "has no config.json")
+    os.mkfifo(source / "config.json")
+    refused(source, "config.json is not a file of at most 256 MB")
     (WORK / "there.gguf").write_text("x")
     done = mote("convert", source, WORK / "there.gguf", code=11)
     demand("exists; replace it with -y" in done.stderr, done.stderr)

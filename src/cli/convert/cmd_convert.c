@@ -7,6 +7,7 @@
 #include "convert/convert.h"
 #include "json/json_writer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,7 +196,8 @@ static int convert_run(const cli_call *call)
                                .written = view_written,
                                .ctx = &v};
     if (stat(call->words[0], &info) != 0)
-        return msg_fail(CLI_NO_MODEL, "not_found", "cannot find %.800s", call->words[0]);
+        return msg_fail(CLI_NO_MODEL, "not_found", "cannot find %.800s: %s", call->words[0],
+                        strerror(errno));
     const bool directory = S_ISDIR(info.st_mode);
     int code = check_arguments(call, &o, directory);
     if (code != CLI_DONE)
