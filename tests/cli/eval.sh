@@ -16,7 +16,7 @@ if command -v python3 >/dev/null; then
     python3 - "$work/all" <<'EOP' || fail "the results"
 import json, sys
 head, *lines = [json.loads(line) for line in open(sys.argv[1])]
-assert list(head) == ["eval", "model", "tasks", "think", "max_tokens", "kv", "yarn", "numerics"], head
+assert list(head) == ["eval", "model", "tasks", "think", "max_tokens", "context", "kv", "yarn", "numerics"], head
 by_id = {d["id"]: d for d in lines}
 assert by_id["tool-call"]["tool_calls"] == [{"name": "get_weather", "arguments": '{"city": "Haldon"}'}], by_id["tool-call"]
 assert [d["id"] for d in lines if not d["pass"]] == ["wrong"]
@@ -62,6 +62,8 @@ head -n 3 "$tasks" >"$work/few"
 refused tasks "$model" "$work/few"
 refused kv "$model" "$tasks" --kv f32
 refused think "$model" "$tasks" --think on
+refused context "$model" "$tasks" --context 2048
+refused max_tokens "$model" "$tasks" --max-tokens 99
 for text in precious '{"eval":"mote","model":"x"}x' '{"a":1}'; do
     printf '%s' "$text" >"$work/other"
     cp "$work/other" "$work/before"

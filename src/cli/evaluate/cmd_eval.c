@@ -389,6 +389,7 @@ static int eval_open_results(eval_state *e, str tasks)
     jw_key_text(&j, "tasks", file);
     jw_key_text(&j, "think", o->think != NULL ? o->think : "auto");
     jw_key_uint(&j, "max_tokens", o->max_tokens);
+    jw_key_uint(&j, "context", o->load.context); /* an answer ends at its limit */
     jw_key_text(&j, "kv", load_kv_name(o->load.kv));
     jw_key_double(&j, "yarn", o->load.yarn);
     jw_key_uint(&j, "numerics", MOTE_NUMERICS);
