@@ -5,8 +5,8 @@
  * After batch_build every decoding job may get draft tokens behind the tokens that it needs.
  * spec_plan decides for the whole batch. job_advance samples the rows and removes what was wrong.
  *
- * Drafts are optional work, so they never cost another job anything but a little time: steps with
- * prefill rows have none, the rows of logits are limited, and service counts accepted tokens only.
+ * Drafts are optional work, so they never cost another job anything but a little time: there are
+ * none while a job prefills, the rows of logits are limited, and service counts accepted tokens only.
  * A draft ends before the next multiple of SCHED_CHUNK. So it needs a KV page of its own only if the
  * tokens before it fill one. If few pages are free, such a draft is left out: drafts evict no
  * cached prefix and preempt no job.
@@ -77,6 +77,16 @@ static bool draft_allowed(const sched_job *job)
     return job->turn != NULL && job->state == JOB_DECODE && job->result.prefilled > 0;
 }
 
+/* A job prefills in this step, or waits until the prefill budget has measured a step with decode rows
+ * alone. Drafts would add rows to it, and the budget would never learn the time. */
+static bool any_prefills(const sched *s)
+{
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->state == JOB_PREFILL)
+            return true;
+    return false;
+}
+
 /* Replaces the tokens of a work item by those of the plan. */
 static void draft_set_work(sched *s, size_t i)
 {
@@ -91,7 +101,7 @@ void draft_plan(sched *s)
 {
     mote_error err;
     s->planned = false;
-    if (s->options.spec == SPEC_OFF || s->n_prefill_rows > 0 || s->n_work == 0)
+    if (s->options.spec == SPEC_OFF || any_prefills(s) || s->n_work == 0)
         return;
     const double started = os_now();
     for (size_t i = 0; i < s->n_work; i++) {

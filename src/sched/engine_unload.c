@@ -27,6 +27,7 @@ static void engine_unload(sched *s)
     pthread_mutex_lock(&s->lock);
     mote_engine *engine = s->engine;
     s->engine = NULL;
+    draft_use_engine(s);
     s->idle_changed = true;
     prefix_table_publish(s);
     s->idle_dropped = false;

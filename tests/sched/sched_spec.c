@@ -107,6 +107,43 @@ static void few_positions_preempt(void **state)
            (unsigned long long)drafted(&f));
 }
 
+/* Drafts of a fixed length: all steps of a stream but the last have one, so no step shows what
+ * decoding costs alone. The prompt of another request is prefilled nevertheless. */
+static void prefill_does_not_wait_for_drafts(void **state)
+{
+    service s;
+    sched_stats f;
+    test_job stream, prompt;
+    (void)state;
+    sched_options options = {.parallel = 1, .context = CONTEXT, .spec = 8, .threads = 1};
+    question answers = question_of_words(&tiny, 3, 0, 4, 100);
+    question asks = question_of_words(&tiny, 4, 0, 60, 2);
+    service_open(&s, &tiny, options);
+    service_send(&s, &stream, &answers);
+    service_wait_finished(&s, &stream);
+    sched_read_stats(s.sched, &f);
+    assert_true(f.spec.steps - f.spec.drafted_steps <= 1);
+    service_drop(&s, &stream);
+    service_close(&s);
+    test_job_fini(&stream);
+
+    options.parallel = 2;
+    service_open_held(&s, &tiny, options);
+    service_send(&s, &stream, &answers);
+    service_send(&s, &prompt, &asks);
+    service_release(&s);
+    service_wait_finished(&s, &prompt);
+    service_wait_finished(&s, &stream);
+    assert_true(prompt.result.ended < stream.result.ended);
+    service_drop(&s, &stream);
+    service_drop(&s, &prompt);
+    service_close(&s);
+    test_job_fini(&stream);
+    test_job_fini(&prompt);
+    question_fini(&answers);
+    question_fini(&asks);
+}
+
 /* ---- drops inside steps ---- */
 
 static struct {
@@ -207,6 +244,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_length_alone_and_in_batches),
         cmocka_unit_test(every_job_has_its_own_limit),
         cmocka_unit_test(few_positions_preempt),
+        cmocka_unit_test(prefill_does_not_wait_for_drafts),
         cmocka_unit_test(drops_inside_steps),
         cmocka_unit_test(every_token_is_counted),
     };
