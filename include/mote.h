@@ -128,8 +128,9 @@ MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
                                      const mote_model_options *options, mote_error *err);
 MOTE_API void mote_model_close(mote_model *model);
 
-/* Reads the next 32 MiB of the model file into memory, so that a program can show load progress.
- * Start with *done = 0 and call until it returns false. *done and *total are bytes. Optional. */
+/* Reads the next 32 MiB of the model file and the MTP file into memory, so that a program can show
+ * load progress. Start with *done = 0 and call until it returns false. *done and *total are bytes.
+ * Optional. */
 MOTE_API bool mote_model_prefault(const mote_model *model, uint64_t *done, uint64_t *total);
 /* Drops this process's pages of the mapped files, so the kernel can reuse the memory. They are read
  * again on next use. Affects timing only. Thread-safe. */

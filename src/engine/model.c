@@ -245,18 +245,24 @@ static void map_touch(const os_map *map, uint64_t from, uint64_t end)
     (void)sink;
 }
 
-bool mote_model_prefault(const mote_model *m, uint64_t *done, uint64_t *total)
+/* The same for all parts; the first one begins at byte `start` of the range. */
+static void files_touch(const gguf_files *f, uint64_t start, uint64_t from, uint64_t end)
 {
-    *total = m->files.bytes;
-    const uint64_t end = *total - *done < PREFAULT_BYTES ? *total : *done + PREFAULT_BYTES;
-    uint64_t start = 0; /* of the part */
-    for (uint32_t i = 0; i < m->files.n_parts && start < end; i++) {
-        const os_map *map = &m->files.maps[i];
-        if (*done < start + map->bytes)
-            map_touch(map, *done > start ? *done - start : 0,
+    for (uint32_t i = 0; i < f->n_parts && start < end; i++) {
+        const os_map *map = &f->maps[i];
+        if (from < start + map->bytes)
+            map_touch(map, from > start ? from - start : 0,
                       end - start < map->bytes ? end - start : map->bytes);
         start += map->bytes;
     }
+}
+
+bool mote_model_prefault(const mote_model *m, uint64_t *done, uint64_t *total)
+{
+    *total = m->files.bytes + m->draft_files.bytes;
+    const uint64_t end = *total - *done < PREFAULT_BYTES ? *total : *done + PREFAULT_BYTES;
+    files_touch(&m->files, 0, *done, end);
+    files_touch(&m->draft_files, m->files.bytes, *done, end);
     *done = end;
     return end < *total;
 }

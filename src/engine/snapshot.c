@@ -50,10 +50,10 @@ typedef struct snapshot_header {
 } snapshot_header;
 _Static_assert(sizeof(snapshot_header) == 64, "written as it is in memory");
 
-/* Of the weights that a session with this engine depends on. */
-static uint64_t snapshot_fingerprint(const mote_engine *e)
+/* Of the weights that a session depends on, with drafts or without. */
+static uint64_t snapshot_fingerprint(const mote_model *m, bool drafts)
 {
-    return e->model->fingerprint ^ (e->options.drafts ? e->model->draft_fingerprint : 0);
+    return m->fingerprint ^ (drafts ? m->draft_fingerprint : 0);
 }
 
 /* ---- the parts of a tail, in file order ---- */
@@ -141,7 +141,7 @@ static mote_status writer_put_session(snapshot_writer *w, const mote_session *s,
                    : s->n_spans > 0  ? SNAPSHOT_IMAGES
                                      : SNAPSHOT_TEXT,
         .numerics = MOTE_NUMERICS,
-        .fingerprint = snapshot_fingerprint(e),
+        .fingerprint = snapshot_fingerprint(e->model, e->options.drafts),
         .length = s->length,
         .ring_from = s->ring_from,
         .kv = (uint32_t)e->options.kv,
@@ -201,7 +201,7 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
                        h->version, h->numerics, SNAPSHOT_DRAFTS, MOTE_NUMERICS);
-    if (h->fingerprint != snapshot_fingerprint(e))
+    if (h->fingerprint != snapshot_fingerprint(e->model, h->version == SNAPSHOT_DRAFTS))
         return err_set(err, MOTE_E_MISMATCH, "snapshot belongs to another model file");
     if ((h->version == SNAPSHOT_DRAFTS) != e->options.drafts)
         return err_set(err, MOTE_E_MISMATCH,
