@@ -290,7 +290,9 @@ static mote_status answer_decode(answer_job *a, const chat_turn_want *want, mote
     const double began = os_now();
     TRY(spec_plan(chat->spec, &a->item, 1, mote_engine_logits_rows(chat->engine), err));
     const double planned = os_now();
-    const mote_work work = spec_item_work(&a->item);
+    mote_work work = spec_item_work(&a->item);
+    work.images = a->prompt.images;
+    work.n_images = a->prompt.n_images;
     TRY(answer_step(a, &work, err));
     a->plan_seconds = planned - began;
     a->step_seconds = os_now() - planned;

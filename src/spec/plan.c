@@ -30,13 +30,23 @@ static size_t item_certain(const spec_item *it)
     return it->n - it->held;
 }
 
+/* After a rewind the certain tokens may begin inside an image. */
+static bool item_has_image(const spec_item *it)
+{
+    for (size_t i = it->held; i < it->n; i++)
+        if (it->tokens[i] < 0)
+            return true;
+    return false;
+}
+
 /* Most draft tokens. A recurrent state cannot return behind a multiple of 32 that it has passed, so
- * a draft ends before the next one after the certain tokens. */
+ * a draft ends before the next one after the certain tokens. The head cannot continue an image. */
 static size_t item_room(const spec_item *it)
 {
     size_t room = SPEC_MAX_DRAFT;
     const size_t before_boundary = BOUNDARY - 1 - it->n % BOUNDARY;
-    if (it->seq == NULL || it->mode == SPEC_OFF || item_certain(it) >= SPEC_MAX_ROWS)
+    if (it->seq == NULL || it->mode == SPEC_OFF || item_certain(it) >= SPEC_MAX_ROWS ||
+        item_has_image(it))
         return 0;
     if (it->mode > 0 && (size_t)it->mode < room)
         room = (size_t)it->mode;
@@ -172,7 +182,7 @@ static size_t plan_choose(const spec *s, const spec_item *items, size_t n, size_
                           size_t max_rows, bool *explores)
 {
     plan_sum sum = sum_start(items, n);
-    size_t best = 0, try = 0, i = 0;
+    size_t best = 0, trial = 0, i = 0;
     while (i < listed && s->candidates[i].forced &&
            sum_add(&sum, &s->candidates[i], &items[s->candidates[i].item], max_rows))
         best = ++i;
@@ -180,7 +190,7 @@ static size_t plan_choose(const spec *s, const spec_item *items, size_t n, size_
         return best;
     const size_t first = i, most = spec_extra_limit(s, n);
     const double plain = sum_rate(s, &sum, n);
-    double best_rate = plain * worth_it, try_rate = 0;
+    double best_rate = plain * worth_it, trial_rate = 0;
     for (; i < listed && sum.extra < most; i++) {
         if (!sum_add(&sum, &s->candidates[i], &items[s->candidates[i].item], max_rows))
             break;
@@ -189,16 +199,14 @@ static size_t plan_choose(const spec *s, const spec_item *items, size_t n, size_
             best_rate = rate;
             best = i + 1;
         }
-        if (i < first + EXPLORE_TOKENS && rate > try_rate) {
-            try_rate = rate;
-            try = i + 1;
+        if (i < first + EXPLORE_TOKENS && rate > trial_rate) {
+            trial_rate = rate;
+            trial = i + 1;
         }
     }
-    *explores =
-        best == first && try > 0 && spec_may_explore(s, (double)n / try_rate - (double)n / plain);
-    return *explores ?
-    try : best
-        ;
+    *explores = best == first && trial > 0 &&
+                spec_may_explore(s, (double)n / trial_rate - (double)n / plain);
+    return *explores ? trial : best;
 }
 
 /* Lengths of all drafts, in s->counts. */

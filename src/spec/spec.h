@@ -132,8 +132,8 @@ typedef struct spec_item {
  * next multiple of 32, so that the rewind is exact.
  *
  * max_rows: rows of logits that the step may have for these items: one without a draft, n - held +
- * n_draft with one. Items with n - held of SPEC_MAX_ROWS or more get no draft. Without drafts in
- * steps that also prefill: pass such items with mode SPEC_OFF, or do not call.
+ * n_draft with one. Items with n - held of SPEC_MAX_ROWS or more, or with an image among these
+ * tokens, get no draft. For a step that also prefills, do not call it, or pass SPEC_OFF.
  *
  * An error comes from spec_draft_fn; then no item has a draft.
  */

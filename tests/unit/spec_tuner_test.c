@@ -323,6 +323,12 @@ static void no_room_no_draft(void **state)
     assert_int_equal(it.n_draft, 0);
     const mote_work work = spec_item_work(&it);
     assert_true(work.n == SPEC_MAX_ROWS && work.want == MOTE_LOGITS_LAST);
+    it.held = 60;
+    w.tokens[61] = -5; /* a certain token belongs to an image */
+    const uint64_t calls = w.calls;
+    assert_int_equal(spec_plan(w.spec, &it, 1, 100, &err), MOTE_OK);
+    assert_true(it.n_draft == 0 && w.calls == calls);
+    w.tokens[61] = 161;
     it.held = 62;
     it.n = 63; /* the next token is at a multiple of 32 */
     assert_int_equal(spec_plan(w.spec, &it, 1, 100, &err), MOTE_OK);
