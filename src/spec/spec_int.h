@@ -63,6 +63,9 @@ struct spec {
     uint32_t waited;      /* steps since the last draft */
     uint32_t explore_gap; /* steps between drafts that do not seem to pay */
     bool exploring;       /* the planned step explores */
+    /* The model has drafted. Its first draft may read the weights from the disk, so the time of that
+     * one is not used. */
+    bool head_read;
     /* scratch of spec_plan() */
     spec_candidate *candidates; /* [max_items * SPEC_MAX_DRAFT] */
     spec_request *requests;     /* [max_items] */

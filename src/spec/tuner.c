@@ -33,6 +33,7 @@ static const double share_to_lose = 0.005;  /* of the decode time */
 static const double allowance = 4;          /* plain steps, at the start and at most */
 static const double unmeasured_cost = 0.95; /* of the prior: try it */
 static const double prior_round = 0.15;     /* of a plain step */
+static const double outdated = 1.6;         /* a step so many times faster than a plain one */
 
 /* ---- acceptance ---- */
 
@@ -113,7 +114,8 @@ static void observe_unused(spec *s, const spec_item *item)
     if (item->accepted < item->n_draft)
         return;
     for (size_t i = item->n_draft; i < item->n_given + item->n_model; i++) {
-        rate_add(&s->places[i], forget, reached * item->chance[i], reached);
+        if (item->source[i] == SPEC_MODEL)
+            rate_add(&s->places[i], forget, reached * item->chance[i], reached);
         reached *= item->chance[i];
     }
 }
@@ -289,14 +291,35 @@ static step_totals step_count(const spec_item *items, size_t n)
     return t;
 }
 
+/*
+ * Drafts never make a step faster than a plain one. If it is much faster, the plain steps were
+ * measured at another context length, or while the machine did something else, and every draft
+ * would seem to pay. So a plain step is measured next, and the costs start again with it.
+ */
+static bool costs_outdated(spec_costs *c, size_t extra, double step_seconds)
+{
+    if (c->n_plain == 0 || step_seconds * outdated >= c->plain)
+        return false;
+    if (extra > 0)
+        c->since_plain = PLAIN_EVERY;
+    else
+        *c = (spec_costs){.draft = c->draft, .n_draft = c->n_draft};
+    return extra > 0;
+}
+
 /* A plain step; or one with drafts, which is compared with the plain steps that it replaced. */
 static void observe_seconds(spec *s, const step_totals *t, double plan_seconds, double step_seconds)
 {
     spec_costs *c = &s->costs[t->sequences < SPEC_STREAMS ? t->sequences : SPEC_STREAMS];
     spec_costs *d = &s->costs[t->drafting < SPEC_STREAMS ? t->drafting : SPEC_STREAMS];
     const size_t extra = t->certain + t->drafted;
-    if (t->rounds > 0)
+    if (t->rounds > 0 && !s->head_read)
+        plan_seconds = 0;
+    else if (t->rounds > 0)
         average_add(&d->draft, &d->n_draft, plan_seconds / t->rounds);
+    s->head_read |= t->rounds > 0;
+    if (costs_outdated(c, extra, step_seconds))
+        return;
     if (extra == 0) {
         average_add(&c->plain, &c->n_plain, step_seconds);
         c->since_plain = 0;
@@ -373,6 +396,7 @@ void spec_set_draft(spec *s, spec_draft_fn *draft, void *with)
 {
     s->options.draft = draft;
     s->options.with = with;
+    s->head_read = false;
 }
 
 void spec_read_stats(const spec *s, spec_stats *out)
