@@ -14,8 +14,10 @@ static inline double farthest(const float *got, const float *want, size_t n)
 {
     double worst = 0;
     for (size_t i = 0; i < n; i++) {
-        double far = fabs((double)got[i] - (double)want[i]);
-        worst = far <= worst ? worst : isnan(far) ? HUGE_VAL : far;
+        const double far = fabs((double)got[i] - (double)want[i]);
+        if (isnan(far))
+            return HUGE_VAL;
+        worst = far > worst ? far : worst;
     }
     return worst;
 }
@@ -24,7 +26,7 @@ static inline double largest(const float *x, size_t n)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
+        most = fabs((double)x[i]) > most ? fabs((double)x[i]) : most;
     return most;
 }
 
