@@ -372,12 +372,13 @@ void quant_set_scales(quant_format format, void *block, uint16_t d, uint16_t min
 /* ---- table ---- */
 
 #define PLAIN(NAME, id, bytes, decoder)                                                            \
-    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, 1, bytes, QUANT_ACT_F32, decoder}
+    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, 1, bytes, QUANT_ACT_F32, decoder, false}
 #define SMALL(NAME, id, type, decoder)                                                             \
-    [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, QUANT_BLOCK, sizeof(type), QUANT_ACT_32, decoder}
-#define SUPER(NAME, id, type, decoder)                                                             \
     [QUANT_##                                                                                      \
-        NAME] = {QUANT_##NAME, #NAME, id, QUANT_SUPERBLOCK, sizeof(type), QUANT_ACT_256, decoder}
+        NAME] = {QUANT_##NAME, #NAME, id, QUANT_BLOCK, sizeof(type), QUANT_ACT_32, decoder, false}
+#define SUPER(NAME, id, type, decoder)                                                             \
+    [QUANT_##NAME] = {QUANT_##NAME, #NAME,         id,      QUANT_SUPERBLOCK,                      \
+                      sizeof(type), QUANT_ACT_256, decoder, false}
 #define UNPACKED(NAME, id, values, type, act, decoder)                                             \
     [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, values, sizeof(type), act, decoder, true}
 
