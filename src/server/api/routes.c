@@ -63,6 +63,7 @@ static const route table[] = {
     {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_stats},
     {POST,   "/tokenize",                            INFER,  API_OPENAI,    "tokenize",        handle_tokenize},
     {POST,   "/detokenize",                          INFER,  API_OPENAI,    "tokenize",        handle_detokenize},
+    {GET,    "/tokenizer_info",                      INFER,  API_OPENAI,    "tokenize",        handle_tokenizer_info},
     {POST,   "/apply-template",                      INFER,  API_OPENAI,    "template",        handle_apply_template},
     {POST,   "/v1/score",                            INFER,  API_OPENAI,    "score",           handle_score},
     {POST,   "/v1/rerank",                           INFER,  API_OPENAI,    "rerank",          handle_rerank},

@@ -31,6 +31,7 @@ void handle_cache_prefix(exchange *x);
 void handle_cache_pin(exchange *x);
 void handle_tokenize(exchange *x);
 void handle_detokenize(exchange *x);
+void handle_tokenizer_info(exchange *x);
 void handle_apply_template(exchange *x);
 void handle_score(exchange *x);
 void handle_rerank(exchange *x);
