@@ -100,7 +100,7 @@ typedef enum mote_isa {
     MOTE_ISA_AVX2 = 2,    /* AVX2, FMA, F16C */
     MOTE_ISA_AVXVNNI = 8, /* AVX2 and AVX-VNNI */
     MOTE_ISA_AVX512 = 3,  /* AVX-512 F, BW, DQ, VL and VNNI */
-    MOTE_ISA_AMX = 4,     /* AVX-512, AMX-INT8 and AMX-BF16 */
+    MOTE_ISA_AMX = 4,     /* AVX-512 with VBMI, GFNI, AMX-INT8 and AMX-BF16 */
     /* 64-bit ARM; each level contains those above it */
     MOTE_ISA_NEON = 5,    /* ARMv8.0 */
     MOTE_ISA_DOTPROD = 6, /* SDOT */
