@@ -23,6 +23,7 @@ typedef enum server_sandbox_mode {
 typedef struct server_sandbox {
     bool seccomp;     /* system calls are limited */
     int landlock;     /* files are limited: version of Landlock; 0: not limited */
+    bool writes;      /* a directory is written to: the calls for that are allowed */
     char reason[128]; /* why one of both is missing; "": none is */
 } server_sandbox;
 
@@ -37,6 +38,8 @@ typedef struct server_sandbox_files {
     size_t n_directories;
     const char *removed[SERVER_SANDBOX_PATHS]; /* at the end: UNIX sockets, the local key */
     size_t n_removed;
+    const char
+        *written; /* directory in which files are created, replaced and removed; NULL: none */
 } server_sandbox_files;
 
 /* Call it before the first thread is started. */

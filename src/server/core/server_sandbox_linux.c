@@ -40,6 +40,13 @@ static void sandbox_add_reason(server_sandbox *s, const char *text, const char *
 
 /* ---- Landlock ---- */
 
+/* Rights that a directory of regular files does not need. */
+enum {
+    NEVER_WRITTEN = LANDLOCK_EXECUTE | LANDLOCK_REMOVE_DIR | LANDLOCK_MAKE_CHAR |
+                    LANDLOCK_MAKE_SOCK | LANDLOCK_MAKE_FIFO | LANDLOCK_MAKE_BLOCK |
+                    LANDLOCK_IOCTL_DEV
+};
+
 /* Allows the directory of a file. */
 static void landlock_allow_around(int ruleset, const char *path, uint64_t rights)
 {
@@ -68,9 +75,11 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
     /* A model that is reloaded reads the number of CPUs and their quota. */
     static const char *const system[] = {"/sys/devices/system/cpu", "/sys/fs/cgroup"};
 #if defined(MOTE_SANITIZED)
+    (void)files;
     sandbox_add_reason(s, "no Landlock: not in this build", "");
     return;
 #endif
+    s->writes = files->written != NULL;
     const int version = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? landlock_version() : 0;
     const int ruleset = version > 0 ? landlock_open(landlock_rights(version)) : -1;
     if (ruleset < 0) {
@@ -85,6 +94,9 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
         landlock_allow(ruleset, files->directories[i], LANDLOCK_READ);
     for (size_t i = 0; i < files->n_removed; i++)
         landlock_allow_around(ruleset, files->removed[i], LANDLOCK_REMOVE_FILE);
+    if (files->written != NULL)
+        landlock_allow(ruleset, files->written,
+                       landlock_rights(version) & ~(uint64_t)NEVER_WRITTEN);
     if (landlock_restrict(ruleset))
         s->landlock = version;
     else
@@ -127,18 +139,33 @@ static const seccomp_limited limited_calls[] = {
     {"ioctl", 1, UINT32_MAX, TIOCGWINSZ},
     {"mmap", 2, PROT_EXEC, 0},
     {"mprotect", 2, PROT_EXEC, 0},
-    {"open", 1, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
-    {"openat", 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
     {"prctl", 0, UINT32_MAX, PR_SET_NAME},
     {"prlimit64", 2, UINT64_MAX, 0},    /* reads a limit */
     {"socket", 0, UINT32_MAX, AF_UNIX}, /* messages to systemd */
+    /* the last ones: not if a directory is written to */
+    {"open", 1, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
+    {"openat", 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
 };
+enum {
+    N_PLAIN = sizeof plain_calls / sizeof *plain_calls,
+    N_LIMITED = sizeof limited_calls / sizeof *limited_calls,
+    N_OPEN = 2
+};
+
+/* With a directory that is written to: Landlock says where. */
+static const char *const write_calls[] = {"fchmod",    "fdatasync", "flock",          "fsync",
+                                          "ftruncate", "open",      "openat",         "rename",
+                                          "renameat",  "renameat2", "sync_file_range"};
+enum { N_WRITE = sizeof write_calls / sizeof *write_calls };
 
 void server_sandbox_limit_calls(server_sandbox *s)
 {
+    const char *plain[N_PLAIN + N_WRITE];
+    memcpy(plain, plain_calls, sizeof plain_calls);
+    memcpy(plain + N_PLAIN, write_calls, sizeof write_calls);
     s->seccomp = seccomp_list_enter(
-        &(seccomp_list){plain_calls, sizeof plain_calls / sizeof *plain_calls, limited_calls,
-                        sizeof limited_calls / sizeof *limited_calls, .all_threads = true});
+        &(seccomp_list){plain, N_PLAIN + (s->writes ? N_WRITE : 0), limited_calls,
+                        N_LIMITED - (s->writes ? N_OPEN : 0), .all_threads = true});
     if (!s->seccomp)
         sandbox_add_reason(s, "no seccomp: the kernel does not allow it", "");
 }

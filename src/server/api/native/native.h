@@ -78,6 +78,8 @@ typedef struct metrics_view {
     http_stats http;
     uint64_t structured_outputs;
     uint64_t decoder_exits;
+    bool has_batches;
+    batch_counts batches;
     uint64_t over_quota[QUOTA_KINDS]; /* requests rejected by a rate limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;
