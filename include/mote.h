@@ -100,7 +100,7 @@ typedef enum mote_isa {
     MOTE_ISA_AVX2 = 2,    /* AVX2, FMA, F16C */
     MOTE_ISA_AVXVNNI = 8, /* AVX2 and AVX-VNNI */
     MOTE_ISA_AVX512 = 3,  /* AVX-512 F, BW, DQ, VL and VNNI */
-    MOTE_ISA_AMX = 4,     /* AVX-512 with VBMI, GFNI, AMX-INT8 and AMX-BF16 */
+    MOTE_ISA_AMX = 4,     /* AVX-512, AMX-INT8 and AMX-BF16 */
     /* 64-bit ARM; each level contains those above it */
     MOTE_ISA_NEON = 5,    /* ARMv8.0 */
     MOTE_ISA_DOTPROD = 6, /* SDOT */
@@ -378,6 +378,45 @@ MOTE_API mote_status mote_session_save(const mote_session *session, const char *
  * shared_positions. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);
+
+/*
+ * Blocks: a session in parts, for a cache outside the engine. A session of n tokens, n a multiple of
+ * 32, consists of the KV pages of its n positions and the recurrent state at n. With all of them
+ * mote_session_prepare makes a session that continues with the same bits.
+ */
+enum { MOTE_PAGE_POSITIONS = 64, MOTE_STATE_POSITIONS = 32, MOTE_IDENTITY_BYTES = 16 };
+
+struct mote_work;
+
+typedef enum mote_block_kind { MOTE_BLOCK_PAGE, MOTE_BLOCK_STATE } mote_block_kind;
+
+typedef struct mote_block {
+    mote_block_kind kind;
+    uint64_t position; /* page: the first of its 64; state: the number of tokens before it */
+    void *data;
+    size_t bytes;
+} mote_block;
+
+/* Lists the pages in order, then the states: kept ones in order, then that of the last multiple of
+ * 32. Writes at most `room` blocks and returns their total number. The bytes do not change before
+ * the next call that steps, rewinds, unkeeps or frees the session. Until then any thread may read
+ * them, also while other sessions are in a step. With drafts the last row of a page depends on the
+ * token after the page. */
+MOTE_API size_t mote_session_blocks(const mote_session *session, mote_block *out, size_t room);
+/* Zeroes all but the first `rows` rows of a copy of a page; with drafts also what depends on the
+ * token after them. Thread-safe. */
+MOTE_API void mote_engine_clear_page(const mote_engine *engine, void *page, size_t rows);
+/* Creates a session that holds prefix->tokens, a multiple of 32 of them, with undefined contents. The caller fills all blocks of mote_session_blocks, on any thread, with the bytes of a
+ * session of an engine with the same identity, and calls mote_session_adopt. Before that only
+ * mote_session_blocks and mote_session_free are allowed. prefix->images are the images of the
+ * tokens; other fields are ignored. Errors as mote_session_load. */
+MOTE_API mote_status mote_session_prepare(mote_session **out, mote_engine *engine,
+                                          const mote_session_options *options,
+                                          const struct mote_work *prefix, mote_error *err);
+MOTE_API void mote_session_adopt(mote_session *session);
+/* Writes MOTE_IDENTITY_BYTES bytes: a hash of everything that the bytes of a block depend on besides
+ * the tokens: weights, MOTE_NUMERICS, KV format, YaRN factor, drafts. */
+MOTE_API void mote_engine_identity(const mote_engine *engine, unsigned char *out);
 
 /* ---- steps ---- */
 

@@ -45,8 +45,8 @@ struct mote_model {
     uint64_t draft_fingerprint;  /* of the MTP file; 0: none */
     char name[96];
     gguf_files draft_files;  /* the MTP file, if the model file has no head; always one file */
-    bool has_vision;         /* opened with an mmproj file, or one inside the model file */
-    gguf_files vision_files; /* one file, or none if the encoder is inside the model file */
+    bool has_vision;         /* opened with an mmproj file */
+    gguf_files vision_files; /* always one file */
     vision_encoder vision;
 };
 
@@ -210,6 +210,9 @@ mote_status image_spans_check(const mote_session *s, const mote_work *w, mote_er
  * offset of the tokens before the first image. */
 size_t image_spans_append(mote_session *s, const mote_work *w, size_t from, size_t n,
                           pass_image *images, int64_t *rope_offset);
+/* Adds the spans of all images that start in the tokens of the work item, to an empty session.
+ * image_spans_check has accepted the item. */
+void image_spans_set(mote_session *s, const mote_work *w);
 /* Does the session end inside an image? */
 bool image_spans_end_open(const mote_session *s);
 /* Rotary position minus position of a text token after all images. */

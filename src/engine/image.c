@@ -85,7 +85,7 @@ static mote_status image_encode(const mote_model *m, const vision_frame *frame, 
     if (status == MOTE_OK) {
         encoder_run_take(&r, m, frame->rows, frame->cols, threads);
         vision_encoder_run(&m->vision, &r.nn, &r.scratch, frame, features, NULL, NULL);
-        status = model_check_files(m, err);
+        status = gguf_files_check(&m->vision_files, err);
         pool_free(r.nn.pool);
         arena_release(&r.memory);
     }
@@ -312,6 +312,16 @@ size_t image_spans_append(mote_session *s, const mote_work *w, size_t from, size
         open = NULL;
     }
     return n_images;
+}
+
+void image_spans_set(mote_session *s, const mote_work *w)
+{
+    for (size_t i = 0; i < w->n;) {
+        const mote_image *p = w->tokens[i] < 0 ? work_find_image(w, w->tokens[i], 0) : NULL;
+        if (p != NULL)
+            s->spans[s->n_spans++] = (image_span){i, p->rows, p->cols};
+        i += p != NULL ? p->n : 1;
+    }
 }
 
 void image_spans_trim(mote_session *s)

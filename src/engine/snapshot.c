@@ -99,21 +99,6 @@ static mote_status writer_put_part(void *ctx, void *data, size_t bytes, mote_err
     return writer_put(ctx, data, bytes, err);
 }
 
-/* Zeroes the positions of the last page that the session has not written. They may hold data of
- * another session, which must not leak. */
-static void page_clear_unused(const mote_session *s, unsigned char *last)
-{
-    const cache_layout *l = &s->engine->forward.layout;
-    const attn_shape *shape = &l->attention;
-    const size_t used = (size_t)((s->length - 1) % KERN_PAGE) + 1;
-    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++) {
-        const bool draft = l->drafts && cell / shape->kv_heads == l->draft_layer;
-        const size_t from = draft ? used - 1 : used;
-        if (from < KERN_PAGE)
-            kv_clear_from(shape->kv, last + cell * 2 * kv_half_bytes(shape->kv), from);
-    }
-}
-
 static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     const size_t bytes = s->engine->pages.bytes;
@@ -125,7 +110,8 @@ static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, m
     if (last == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes to copy a KV page", bytes);
     memcpy(last, s->pages[s->n_pages - 1], bytes);
-    page_clear_unused(s, last);
+    /* Positions that the session has not written may hold data of another one. */
+    mote_engine_clear_page(s->engine, last, (size_t)((s->length - 1) % KERN_PAGE) + 1);
     mote_status status = writer_put(w, last, bytes, err);
     mem_free(last);
     return status;

@@ -39,6 +39,11 @@ MOTE_KV_Q4_0 = 3
 MOTE_PIN_AUTO = 0
 MOTE_PIN_OFF = 1
 MOTE_PIN_CORES = 2
+MOTE_PAGE_POSITIONS = 64
+MOTE_STATE_POSITIONS = 32
+MOTE_IDENTITY_BYTES = 16
+MOTE_BLOCK_PAGE = 0
+MOTE_BLOCK_STATE = 1
 MOTE_LOGITS_LAST = 0
 MOTE_LOGITS_NONE = 1
 MOTE_LOGITS_ALL = 2
@@ -202,6 +207,15 @@ class mote_usage(Structure):
 class mote_session_options(Structure):
     _fields_ = [
         ("context", c_uint64),
+    ]
+
+
+class mote_block(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("position", c_uint64),
+        ("data", c_void_p),
+        ("bytes", c_size_t),
     ]
 
 
@@ -421,6 +435,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_session_kept": (c_size_t, [c_void_p, POINTER(c_uint64), c_size_t]),
     "mote_session_save": (c_int, [c_void_p, c_char_p, POINTER(mote_error)]),
     "mote_session_load": (c_int, [POINTER(c_void_p), c_void_p, c_char_p, POINTER(mote_session_options), POINTER(mote_error)]),
+    "mote_session_blocks": (c_size_t, [c_void_p, POINTER(mote_block), c_size_t]),
+    "mote_engine_clear_page": (None, [c_void_p, c_void_p, c_size_t]),
+    "mote_session_prepare": (c_int, [POINTER(c_void_p), c_void_p, POINTER(mote_session_options), c_void_p, POINTER(mote_error)]),
+    "mote_session_adopt": (None, [c_void_p]),
+    "mote_engine_identity": (None, [c_void_p, POINTER(c_ubyte)]),
     "mote_step": (c_int, [c_void_p, POINTER(mote_work), c_size_t, POINTER(mote_error)]),
     "mote_step_with_hook": (c_int, [c_void_p, POINTER(mote_work), c_size_t, CFUNCTYPE(None, c_void_p), c_void_p, POINTER(mote_error)]),
     "mote_step_abort": (None, [c_void_p]),
