@@ -35,7 +35,7 @@ void slot_add(sched *s, sched_job *job)
 static void admit_jobs(sched *s)
 {
     sched_job *job;
-    atomic_store(&s->any_foreground, false); /* the slots are filled now */
+    s->disk_event = false;
     copy_dropped(s);
     prefix_table_apply_requests(s);
     for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -220,23 +220,11 @@ static void step_remove_job(sched *s, const sched_job *job)
     s->stats_delta.aborted_inside++;
 }
 
-/* The jobs continue with the next step that has background jobs. Scores and sums of a prompt are
- * written by the step, so those jobs stay in it. */
-static void step_remove_background(sched *s)
-{
-    for (size_t i = 0; i < s->n_work; i++)
-        if (s->work_job[i] != NULL && s->work_job[i]->key->background &&
-            s->work_job[i]->options.kind == SCHED_ANSWER)
-            step_remove_job(s, s->work_job[i]);
-}
-
 /* Ends jobs that must stop. Called between two layers of a step, and while this thread waits for
  * the core lock. */
 static void end_stopped_jobs(void *with)
 {
     sched *s = with;
-    if (atomic_exchange_explicit(&s->any_foreground, false, memory_order_relaxed))
-        step_remove_background(s);
     if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->next_deadline)
         return;
     pthread_mutex_lock(&s->lock);
@@ -313,6 +301,9 @@ static void run_step(sched *s)
         job_boundary(s, s->slots[i - 1]);
     begin_waiting_jobs(s);
     run_batch(s);
+    prefix_disk_save(s);
+    if (s->n_work == 0)
+        prefix_disk_wait(s);
 }
 
 /* Runs one or more steps under the core lock. Jobs that arrive while it waits for the lock are
@@ -337,7 +328,7 @@ static void run_steps_locked(sched *s)
 static bool wait_for_work(sched *s)
 {
     while (s->n_slots == 0 && s->n_queue == 0 && !s->prefix_requests && !s->idle_dropped &&
-           !s->stop)
+           !(s->disk_event && s->engine != NULL) && !s->stop)
         if (!engine_unload_step(s))
             pthread_cond_wait(&s->work_ready, &s->lock);
     return s->n_slots > 0 || s->n_queue > 0 || !s->stop;

@@ -3,8 +3,8 @@
  * engine_unload.c - unloads the engine of an idle scheduler and reloads it for the next job.
  *
  * The engine thread does both, and only when no job runs, so no step loses its engine. While it
- * loads, only jobs of this model wait. Stats, options and the queue survive an unload; the prefix
- * cache does not.
+ * loads, only jobs of this model wait. Stats, options and the queue survive an unload; of the prefix
+ * cache only what is on disk.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
@@ -23,6 +23,7 @@ static void unload_wake_owner(sched *s)
 static void engine_unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);
+    prefix_disk_flush(s, SCHED_FLUSH_SECONDS);
     prefix_cache_free_all(s);
     pthread_mutex_lock(&s->lock);
     mote_engine *engine = s->engine;

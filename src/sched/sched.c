@@ -29,16 +29,13 @@ static mote_status sched_alloc_arrays(sched *s, mote_error *err)
     return MOTE_OK;
 }
 
-static mote_status sched_start_thread(sched *s, mote_error *err)
+static mote_status sched_make_locks(sched *s, mote_error *err)
 {
     s->has_lock = pthread_mutex_init(&s->lock, NULL) == 0;
     s->has_work_ready = pthread_cond_init(&s->work_ready, NULL) == 0;
     s->has_load_changed = pthread_cond_init(&s->load_changed, NULL) == 0;
     if (!s->has_lock || !s->has_work_ready || !s->has_load_changed)
         return err_set(err, MOTE_E_MEMORY, "cannot create a mutex for the scheduler");
-    s->has_thread = pthread_create(&s->thread, NULL, engine_thread_run, s) == 0;
-    if (!s->has_thread)
-        return err_set(err, MOTE_E_MEMORY, "cannot start the engine thread");
     return MOTE_OK;
 }
 
@@ -54,7 +51,10 @@ static mote_status sched_init(sched *s, const sched_options *options, mote_error
     mote_engine_usage(s->engine, &s->usage);
     s->options.threads = mote_engine_threads(s->engine);
     s->mailbox_end = &s->mailbox;
-    return sched_start_thread(s, err);
+    TRY(sched_make_locks(s, err));
+    prefix_disk_open(s);
+    s->has_thread = pthread_create(&s->thread, NULL, engine_thread_run, s) == 0;
+    return s->has_thread ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "cannot start the engine thread");
 }
 
 mote_status sched_new(sched **out, const sched_options *options, mote_error *err)
@@ -87,6 +87,7 @@ static void sched_stop_thread(sched *s)
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
     sched_collect(s, ignore_event, NULL); /* releases the jobs that were dropped last */
+    prefix_disk_flush(s, SCHED_FLUSH_SECONDS);
     prefix_cache_free_all(s);
 }
 
@@ -96,6 +97,7 @@ void sched_free(sched *s)
         return;
     if (s->has_thread)
         sched_stop_thread(s);
+    prefix_disk_close(s);
     if (s->has_load_changed)
         pthread_cond_destroy(&s->load_changed);
     if (s->has_work_ready)

@@ -8,16 +8,15 @@
  * remaining time budget (prefill_budget.h), so running streams stay smooth. The output of a job
  * does not depend on the batch, on chunk sizes or on cache reuse.
  *
- * Finished sessions stay in the prefix cache. A new job starts from the longest usable prefix of a
- * running or idle session of its cache namespace. When KV pages run out, idle sessions are evicted
+ * Finished sessions stay in the prefix cache, and on disk if options.disk_directory is set. A new job
+ * starts from the longest usable prefix of a running or idle session of its cache namespace, or on
+ * disk. When KV pages run out, idle sessions are evicted
  * in LRU order, pinned ones last. After that a running job is preempted: it is prefilled again
  * later, which affects its latency only.
  *
  * Slots, prefill rows and KV pages are divided equally between clients (API keys). A client with
  * more than its share is preempted: its youngest job pauses and keeps its session if memory allows
  * (key_share.c).
- *
- * Background jobs get the slots and the time that other jobs leave: see key_share.c.
  *
  * Threads: the engine thread, started by sched_new, owns the engine, its sessions and the turns of
  * running jobs. The loop thread submits, drops and collects. Both share one mutex, which is never
@@ -52,9 +51,14 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
-    int spec;             /* drafts: SPEC_AUTO, SPEC_OFF, or always so many tokens per step */
-    core_lock *core_lock; /* shared by the schedulers on the same cores; NULL: the only one */
-    uint64_t salt;        /* seed of the prefix ids; must differ between schedulers */
+    int spec;                   /* drafts: SPEC_AUTO, SPEC_OFF, or always so many tokens per step */
+    core_lock *core_lock;       /* shared by the schedulers on the same cores; NULL: the only one */
+    uint64_t salt;              /* seed of the prefix ids; must differ between schedulers */
+    const char *disk_directory; /* of the prefix cache on disk; must stay valid; NULL: none */
+    uint64_t disk_bytes;        /* most bytes in it; 0: none */
+    /* Called on any thread with a message about the disk cache, rarely; NULL: none. */
+    void (*warn)(void *with, const char *text);
+    void *warn_with;
     /* Called on the engine thread when events are ready to collect, and on any thread when an unload
      * has ended. The scheduler's mutex is not held. Must not block. */
     void (*wake)(void *with);
@@ -106,7 +110,6 @@ typedef struct sched_job_options {
     uint64_t client;   /* API key or address; every client gets an equal share */
     uint64_t ns;       /* cache namespace: prefixes are shared only inside it */
     double seconds;    /* time limit since submission; then it stops as by length; 0: none */
-    bool background;   /* jobs of batches: all others come first */
     bool no_reuse;     /* do not use the prefix cache */
     bool mean;         /* SCHED_EMBED: mean over all tokens; implies no_reuse */
     size_t score_from; /* SCHED_SCORE: first token with a score; 0 counts as 1 */
@@ -151,7 +154,8 @@ void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out)
 typedef enum sched_reuse {
     SCHED_REUSE_NONE,
     SCHED_REUSE_LIVE, /* from a running session */
-    SCHED_REUSE_IDLE  /* from an idle session */
+    SCHED_REUSE_IDLE, /* from an idle session */
+    SCHED_REUSE_DISK  /* restored from disk */
 } sched_reuse;
 
 /* Where the prompt first differs from the best candidate: the cached prompt of its namespace that
@@ -259,14 +263,14 @@ typedef struct sched_histogram {
 
 typedef struct sched_stats {
     uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
-    uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, prefill_tokens;
+    uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, reused_disk_tokens;
+    uint64_t prefill_tokens;
     uint64_t generated_tokens, think_tokens, loops_detected, loops_recovered, calls;
     uint64_t preempted; /* times a job lost its session and was prefilled again */
     uint64_t paused;    /* times a job lost its slot to another client */
     uint64_t steps, step_rows, prefill_rows;
     spec_stats spec;
-    /* times a job was taken out of a running step: dropped, out of time, or in the background */
-    uint64_t aborted_inside;
+    uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
     double step_seconds;
     uint32_t queued, prefilling, decoding, idle_sessions;
     uint32_t parallel;
@@ -277,5 +281,17 @@ typedef struct sched_stats {
 } sched_stats;
 
 void sched_read_stats(sched *s, sched_stats *out);
+
+/* The disk cache; bytes and records of the whole directory, the others of this scheduler. */
+typedef struct sched_disk_stats {
+    uint64_t bytes, cap, records;
+    uint64_t written_records, written_bytes, read_bytes;
+    uint64_t damaged; /* records that were removed because of a checksum */
+    uint64_t restores, restored_tokens, failed_restores;
+    double restore_seconds;
+} sched_disk_stats;
+
+/* Thread-safe. Returns false if there is no disk cache. */
+bool sched_read_disk_stats(sched *s, sched_disk_stats *out);
 
 #endif

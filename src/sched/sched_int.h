@@ -30,6 +30,7 @@ enum {
     SCHED_DRAFT_ROWS = 32,        /* rows with logits of draft tokens in a step */
     SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
+    SCHED_FLUSH_SECONDS = 5,      /* to save idle sessions before the engine is freed */
 };
 
 /* Fair shares between keys, see key_share.c. */
@@ -40,9 +41,8 @@ enum {
     SHARE_ROW = 20,         /* decode row of the key that is behind, */
     SHARE_ROW_AHEAD = 17,   /* and of the others, which get up to 20/17 of its rows */
     SHARE_LEAD = 8 * SHARE_ROW,
-    SHARE_PAUSED = 8,            /* paused jobs per slot, at most */
-    SHARE_BACKGROUND_EVERY = 16, /* steps: background jobs are in one of so many of other jobs */
-    SHARE_REMEMBERED = 256,      /* inactive keys with remembered counters, at least */
+    SHARE_PAUSED = 8,       /* paused jobs per slot, at most */
+    SHARE_REMEMBERED = 256, /* inactive keys with remembered counters, at least */
 };
 
 typedef enum job_stage { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_stage;
@@ -58,7 +58,6 @@ typedef enum job_state {
 /* An API key, or an address if there are no keys, with the service it got. */
 typedef struct sched_key {
     uint64_t client;
-    bool background;
     uint32_t jobs; /* mutex: queued and running */
     /* ---- engine thread ---- */
     bool was_active; /* it had jobs in the last allocation */
@@ -125,8 +124,12 @@ struct sched_job {
     size_t differs_at;        /* where its prompt left the session that it started from; 0: none */
     size_t branch_at;         /* a copy of the session is cached at this position; 0: none */
     sched_prefix reused_from; /* idle session that it took over; id 0: none */
-    double last_token;        /* time */
-    strbuf new_events;        /* since the last publication */
+    struct prefix_restore *restore; /* from disk; the job waits for it; NULL: none */
+    uint32_t n_restores;            /* started for the job */
+    bool index_checked;             /* the disk index is as new as the job */
+    bool waits_for_index;           /* it is being read */
+    double last_token;              /* time */
+    strbuf new_events;              /* since the last publication */
     size_t n_scored;
     float *embedding;    /* [n_embedding] */
     double *sum;         /* [n_embedding]: sum over the session's tokens; NULL: no mean wanted */
@@ -141,6 +144,8 @@ typedef struct idle_session {
     size_t n_prompt;
     size_t differs_at;  /* where the last job that started from it left its tokens; 0: none */
     bool is_branch;     /* jobs fork it and never take it over */
+    bool is_unsaved;    /* some of its blocks may be missing on disk */
+    bool is_saving;     /* the disk cache reads it: jobs fork it and never take it over */
     uint64_t last_used; /* idle_clock of the last use */
     sched_prefix info;
     bool dropped; /* to be freed at the next step boundary */
@@ -178,10 +183,9 @@ struct sched {
     uint64_t round;  /* of the job taken last */
     sched_key *keys; /* [max_keys]: `client` and `jobs`; other fields: engine thread */
     uint32_t n_keys, max_keys;
-    uint64_t n_jobs;            /* submitted */
-    uint32_t busy;              /* queued or running, without dropped ones */
-    atomic_bool any_dropped;    /* a running job was dropped; read without the mutex as a hint */
-    atomic_bool any_foreground; /* a job that is not in the background arrived; the same */
+    uint64_t n_jobs;         /* submitted */
+    uint32_t busy;           /* queued or running, without dropped ones */
+    atomic_bool any_dropped; /* a running job was dropped; read without the mutex as a hint */
     sched_job *mailbox, **mailbox_end;
     double prefill_rate; /* rows per second, moving average */
     sched_stats stats;
@@ -189,6 +193,7 @@ struct sched {
     prefix_entry *prefixes; /* [options.idle_sessions]: copy of the idle sessions */
     uint32_t n_prefixes;
     bool prefix_requests; /* entries were pinned, unpinned or dropped */
+    bool disk_event;      /* a save or a restore has ended */
 
     /* ---- loop thread ---- */
     sched_job *delivery;
@@ -199,8 +204,6 @@ struct sched {
     uint32_t n_slots, max_slots;
     sched_key **active; /* [max_keys]: keys with jobs, of the last allocation */
     uint32_t n_active;
-    bool hold_background; /* the step has no rows of background jobs */
-    uint32_t held_steps;  /* since the last one that had some */
     sched_job **finished; /* [max_slots]: since the last publication */
     uint32_t n_finished;
     uint64_t n_ended;   /* jobs that ever left their slot */
@@ -219,6 +222,7 @@ struct sched {
     bool other_engine_ran;                /* on the same cores, since the last step */
     uint64_t next_ticket;                 /* of the core lock, if no other engine takes one */
     sched_job **prefilling;               /* [parallel]: by remaining tokens */
+    struct prefix_disk *disk;             /* NULL: no disk cache; the pointer is constant */
     spec *spec;                           /* what is known about drafts */
     bool planned;                         /* draft_plan has seen the batch */
     double plan_seconds;                  /* that it took */
@@ -248,14 +252,13 @@ uint32_t queue_position(const sched *s, const sched_job *job);
 
 /* ---- key_share.c; engine thread ---- */
 
-/* Under the mutex, any thread: the entry of this client. Its background jobs have one of their own.
- */
-sched_key *share_key_of(sched *s, uint64_t client, bool background);
+/* Under the mutex, any thread: the entry of this client. */
+sched_key *share_key_of(sched *s, uint64_t client);
 /* Under the mutex: divides the slots between the keys, pauses jobs, and fills the free slots. */
 void share_fill_slots(sched *s);
 /* Counts the tokens from position `from` to `to`, which the last step computed, as service. */
 void share_charge(sched_job *job, size_t from, size_t to);
-/* Sets key->skip of all active keys and s->hold_background for the next step. */
+/* Sets key->skip of all active keys for the next step. */
 void share_limit_decode(sched *s);
 /* The step carries so many decode rows of the key. */
 void share_count_decode(sched_key *key, size_t rows);
@@ -314,6 +317,57 @@ bool prefix_cache_make_room(sched *s);
 /* Frees the idle sessions that were dropped through the API. */
 void prefix_cache_sweep(sched *s);
 void prefix_cache_free_all(sched *s);
+
+/* ---- idle_sessions.c; engine thread ---- */
+
+/* Number of equal tokens at the start of both. */
+size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n);
+/* Removes entry i without freeing its session. */
+void idle_remove(sched *s, uint32_t i);
+/* The least recently used entry that is pinned, or not, as `pinned` says; UINT32_MAX: none. */
+uint32_t idle_oldest(const sched *s, const mote_session *except, bool pinned);
+/* Frees the least recently used entry; a pinned one only if `pinned_too` and no other is left.
+ * Returns false if nothing can be evicted. */
+bool idle_evict(sched *s, const mote_session *except, bool pinned_too);
+void idle_touch(sched *s, idle_session *e);
+/* Idle sessions and those of paused jobs: options.idle_sessions together. */
+uint32_t idle_parked(const sched *s);
+/* Adds a session of the job: that of the finished job, or a branch. Entries it covers are freed; if
+ * an entry covers it, the session itself is freed. Branches stay: they save what others do not. */
+void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_branch);
+/* Frees the kept states of the least recently used unpinned session that has some. */
+bool idle_drop_states(sched *s);
+
+/* ---- prefix_room.c; engine thread ---- */
+
+/* Evicts idle sessions other than `except`, and preempts jobs of other keys, until the job's tokens
+ * after the first `reach` fit. A job running alone always proceeds. A preempted job waits until
+ * another job ends, because the others needed the pages it freed. */
+bool prefix_room_for(sched *s, const sched_job *job, size_t reach, const mote_session *except);
+
+/* ---- prefix_disk.c; engine thread ---- */
+
+/* Opens the disk cache of the options. Without it the scheduler works in memory only. */
+void prefix_disk_open(sched *s);
+void prefix_disk_close(sched *s);
+/* Starts to save an idle session if the writer has nothing to do. */
+void prefix_disk_save(sched *s);
+/* The session of the entry changes or is freed: the writer stops reading it. */
+void prefix_disk_release(sched *s, idle_session *e);
+/* Saves all idle sessions, in so many seconds at most. */
+void prefix_disk_flush(sched *s, double seconds);
+/* Another process changed the directory: its index is read again, and the job waits for that. */
+bool prefix_disk_is_refreshing(sched *s, sched_job *job);
+/* Tokens of the job that a restore gives, at most `most`; 0: not enough more than `have`. */
+size_t prefix_disk_find(sched *s, const sched_job *job, size_t most, size_t have);
+/* Sets job->restore. Returns false if it cannot start. */
+bool prefix_disk_begin(sched *s, sched_job *job, size_t position);
+/* Returns false while the restore runs. *out: the session; NULL: it failed. */
+bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *position);
+/* Ends the restore of the job. Returns false if it has none. */
+bool prefix_disk_cancel(sched *s, sched_job *job);
+/* Without work for a step: waits a few ms for a restore, if one runs. */
+void prefix_disk_wait(sched *s);
 
 /* ---- prefix_table.c; engine thread ---- */
 

@@ -55,7 +55,8 @@ class Server:
     def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None,
                  deadlines=False, port=0, env=None):
         self.key = key
-        env = {**{k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}, **(env or {})}
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("MOTE_")},
+               "MOTE_CACHE_DISK": "off", **(env or {})}
         if key:
             env["MOTE_API_KEY"] = key
         self.runtime = tempfile.TemporaryDirectory(prefix="mote-runtime-")

@@ -221,9 +221,10 @@ static mote_status flag_bad_size(const cli_flag *flag, const char *source, const
                        "%s must be bytes per second such as 500000, 500k or 5M, at least %.0f, got "
                        "'%.60s'",
                        source, flag->min, text);
-    return err_set(err, MOTE_E_ARG, "%s must be a size such as 8GB or 500MB, %s to %s, got '%.60s'",
-                   source, text_bytes(least, (uint64_t)flag->min),
-                   text_bytes(most, (uint64_t)flag->max), text);
+    return err_set(
+        err, MOTE_E_ARG, "%s must be %s%sa size such as 8GB or 500MB, %s to %s, got '%.60s'",
+        source, flag->word != NULL ? flag->word : "", flag->word != NULL ? " or " : "",
+        text_bytes(least, (uint64_t)flag->min), text_bytes(most, (uint64_t)flag->max), text);
 }
 
 /* *why: the reason of a limit of this machine; else unchanged. */
@@ -285,6 +286,10 @@ static bool flag_read_number(const cli_flag *flag, const char *text, double *out
 static bool flag_read_size(const cli_flag *flag, const char *text, uint64_t *out)
 {
     double bytes;
+    if (flag->word != NULL && strcmp(text, flag->word) == 0) {
+        *out = 0;
+        return true;
+    }
     if (!str_size(text, flag->kind == FLAG_RATE ? 1 : 1e9, &bytes) || !flag_in_range(flag, bytes))
         return false;
     *out = (uint64_t)bytes;

@@ -48,13 +48,6 @@ static const cli_flag access_flags[] = {
      .at = AT(allow_pull),
      .help = "POST /api/pull downloads models, for clients with the scope admin; without MODEL. "
              "Variables as for mote pull: HF_TOKEN, HF_ENDPOINT, HF_HOME ..."},
-    {.name = "files",
-     .kind = FLAG_TEXT,
-     .value = "DIR",
-     .shown = "none: /v1/files and /v1/batches reply with 501",
-     .at = AT(files),
-     .help = "store files of /v1/files and batches of /v1/batches in this directory, which is "
-             "created with mode 0700"},
     {.name = "allow-host",
      .kind = FLAG_LIST,
      .value = "NAME",
@@ -134,6 +127,17 @@ static const cli_flag capacity_flags[] = {
      .shown = "32768, less if it does not fit into memory, or what fits into --memory",
      .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests of a model"},
+    {.name = "cache-disk",
+     .kind = FLAG_SIZE,
+     .value = "SIZE|off",
+     .word = "off",
+     .initial = "off",
+     .min = 1e6,
+     .max = 1e15,
+     .env = "MOTE_CACHE_DISK",
+     .at = AT(cache_disk),
+     .help = "prefix cache on disk, which survives restarts: the most bytes in its directory "
+             "(mote cache stats)"},
     {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP "; a request can lower it"},
 };
 
@@ -240,6 +244,7 @@ void serve_flags_apply(server_options *o, const serve_options *f)
     o->sched.yarn = (float)f->load.yarn;
     o->sched.pin = (mote_pin)f->load.pin;
     o->sched.spec = spec_flag_read(f->spec);
+    o->sched.disk_bytes = f->cache_disk;
     for (size_t i = 0; i < f->listen.n; i++)
         o->listen[o->n_listen++] = f->listen.items[i];
     for (size_t i = 0; i < f->hosts.n; i++)
@@ -252,7 +257,6 @@ void serve_flags_apply(server_options *o, const serve_options *f)
     o->chat_template = f->template.name;
     o->defaults.official = f->template.official == 1;
     o->sandbox = sandbox_modes[f->sandbox];
-    o->files = f->files;
     o->defaults.no_ext = f->no_ext;
     o->defaults.preset = (uint32_t)f->preset;
     o->defaults.no_soft_switch = f->no_soft_switch;

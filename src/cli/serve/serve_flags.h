@@ -16,13 +16,13 @@ typedef struct serve_options {
     bool unauthenticated;
     uint64_t sandbox;
     bool allow_pull;
-    const char *files;
     flag_list hosts;
     flag_list origins;
     const char *name;
     uint64_t parallel;
     uint64_t queue;
     uint64_t kv_tokens;
+    uint64_t cache_disk;
     const char *spec;
     double drain;
     double drain_delay;

@@ -3,7 +3,7 @@
  * server_sandbox.h - what `mote serve` can do to the machine after it has started (`--sandbox`).
  *
  * Landlock limits files: the directories of models and key files are readable, everything else is
- * not accessible. It is applied before threads start, because the kernel applies it to one thread
+ * not accessible; the directory of the disk cache can be written. It is applied before threads start, because the kernel applies it to one thread
  * and the threads that this thread starts. seccomp limits system calls of all threads to a list. It
  * is applied last, when the sockets are open. Image decoders have a stricter sandbox of their own
  * (media/sandbox).
@@ -23,7 +23,6 @@ typedef enum server_sandbox_mode {
 typedef struct server_sandbox {
     bool seccomp;     /* system calls are limited */
     int landlock;     /* files are limited: version of Landlock; 0: not limited */
-    bool writes;      /* a directory is written to: the calls for that are allowed */
     char reason[128]; /* why one of both is missing; "": none is */
 } server_sandbox;
 
@@ -38,14 +37,16 @@ typedef struct server_sandbox_files {
     size_t n_directories;
     const char *removed[SERVER_SANDBOX_PATHS]; /* at the end: UNIX sockets, the local key */
     size_t n_removed;
-    const char
-        *written; /* directory in which files are created, replaced and removed; NULL: none */
+    const char *written; /* a directory: its files are created, written, removed; NULL: none */
 } server_sandbox_files;
 
 /* Call it before the first thread is started. */
 void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *files);
-/* Call it when all sockets are open. */
-void server_sandbox_limit_calls(server_sandbox *s);
+/* Call it when all sockets are open. `writes`: calls that write files are allowed; Landlock limits
+ * them to one directory. */
+void server_sandbox_limit_calls(server_sandbox *s, bool writes);
+/* Does server_sandbox_limit_calls limit calls on this system and in this build? */
+bool server_sandbox_has_filter(void);
 
 /* "on", "partial" or "off" */
 const char *server_sandbox_name(const server_sandbox *s);

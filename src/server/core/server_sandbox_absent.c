@@ -11,9 +11,14 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
              "this system has neither Landlock nor seccomp; run mote as a user of its own");
 }
 
-void server_sandbox_limit_calls(server_sandbox *s)
+void server_sandbox_limit_calls(server_sandbox *s, bool writes)
 {
-    (void)s;
+    (void)s, (void)writes;
+}
+
+bool server_sandbox_has_filter(void)
+{
+    return false;
 }
 
 const char *server_sandbox_name(const server_sandbox *s)

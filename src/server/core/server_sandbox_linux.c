@@ -40,13 +40,6 @@ static void sandbox_add_reason(server_sandbox *s, const char *text, const char *
 
 /* ---- Landlock ---- */
 
-/* Rights that a directory of regular files does not need. */
-enum {
-    NEVER_WRITTEN = LANDLOCK_EXECUTE | LANDLOCK_REMOVE_DIR | LANDLOCK_MAKE_CHAR |
-                    LANDLOCK_MAKE_SOCK | LANDLOCK_MAKE_FIFO | LANDLOCK_MAKE_BLOCK |
-                    LANDLOCK_IOCTL_DEV
-};
-
 /* Allows the directory of a file. */
 static void landlock_allow_around(int ruleset, const char *path, uint64_t rights)
 {
@@ -75,11 +68,9 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
     /* A model that is reloaded reads the number of CPUs and their quota. */
     static const char *const system[] = {"/sys/devices/system/cpu", "/sys/fs/cgroup"};
 #if defined(MOTE_SANITIZED)
-    (void)files;
     sandbox_add_reason(s, "no Landlock: not in this build", "");
     return;
 #endif
-    s->writes = files->written != NULL;
     const int version = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? landlock_version() : 0;
     const int ruleset = version > 0 ? landlock_open(landlock_rights(version)) : -1;
     if (ruleset < 0) {
@@ -96,7 +87,7 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
         landlock_allow_around(ruleset, files->removed[i], LANDLOCK_REMOVE_FILE);
     if (files->written != NULL)
         landlock_allow(ruleset, files->written,
-                       landlock_rights(version) & ~(uint64_t)NEVER_WRITTEN);
+                       (LANDLOCK_READ | LANDLOCK_WRITE_OWN) & landlock_rights(version));
     if (landlock_restrict(ruleset))
         s->landlock = version;
     else
@@ -132,6 +123,13 @@ static const char *const plain_calls[] = {
     "getegid", "geteuid", "getgid", "getrandom", "getrlimit", "getrusage", "getuid", "sysinfo",
     "uname"};
 
+/* For the disk cache. The last two replace rows of limited_calls. */
+static const char *const write_calls[] = {"fdatasync", "flock",    "fsync",
+                                          "ftruncate", "pwrite64", "renameat",
+                                          "renameat2", "open",     "openat"};
+
+/* The rows of open and openat are the last ones. */
+enum { OPEN_ROWS = 2 };
 static const seccomp_limited limited_calls[] = {
     {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* threads, no processes */
     {"ioctl", 1, UINT32_MAX, FIONBIO},
@@ -142,36 +140,38 @@ static const seccomp_limited limited_calls[] = {
     {"prctl", 0, UINT32_MAX, PR_SET_NAME},
     {"prlimit64", 2, UINT64_MAX, 0},    /* reads a limit */
     {"socket", 0, UINT32_MAX, AF_UNIX}, /* messages to systemd */
-    /* the last ones: not if a directory is written to */
     {"open", 1, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
     {"openat", 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
 };
-enum {
-    N_PLAIN = sizeof plain_calls / sizeof *plain_calls,
-    N_LIMITED = sizeof limited_calls / sizeof *limited_calls,
-    N_OPEN = 2
-};
 
-/* With a directory that is written to: Landlock says where. */
-static const char *const write_calls[] = {"fchmod",    "fdatasync", "flock",          "fsync",
-                                          "ftruncate", "open",      "openat",         "rename",
-                                          "renameat",  "renameat2", "sync_file_range"};
-enum { N_WRITE = sizeof write_calls / sizeof *write_calls };
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
-void server_sandbox_limit_calls(server_sandbox *s)
+void server_sandbox_limit_calls(server_sandbox *s, bool writes)
 {
-    const char *plain[N_PLAIN + N_WRITE];
+    const char *plain[COUNT(plain_calls) + COUNT(write_calls)];
     memcpy(plain, plain_calls, sizeof plain_calls);
-    memcpy(plain + N_PLAIN, write_calls, sizeof write_calls);
-    s->seccomp = seccomp_list_enter(
-        &(seccomp_list){plain, N_PLAIN + (s->writes ? N_WRITE : 0), limited_calls,
-                        N_LIMITED - (s->writes ? N_OPEN : 0), .all_threads = true});
+    memcpy(plain + COUNT(plain_calls), write_calls, sizeof write_calls);
+    const seccomp_list list = {plain, COUNT(plain_calls) + (writes ? COUNT(write_calls) : 0),
+                               limited_calls, COUNT(limited_calls) - (writes ? OPEN_ROWS : 0),
+                               .all_threads = true};
+    s->seccomp = seccomp_list_enter(&list);
     if (!s->seccomp)
         sandbox_add_reason(s, "no seccomp: the kernel does not allow it", "");
 }
-#else
-void server_sandbox_limit_calls(server_sandbox *s)
+
+bool server_sandbox_has_filter(void)
 {
+    return true;
+}
+#else
+bool server_sandbox_has_filter(void)
+{
+    return false;
+}
+
+void server_sandbox_limit_calls(server_sandbox *s, bool writes)
+{
+    (void)writes;
     sandbox_add_reason(s, "no seccomp: not in this build", "");
 }
 #endif

@@ -255,7 +255,7 @@ static void miss_put(const choice *c, strbuf *out)
 
 static void mote_put_cache(const generation *w, const choice *c, strbuf *out)
 {
-    static const char *const from[] = {"none", "live", "ram"};
+    static const char *const from[] = {"none", "live", "ram", "disk"};
     const usage u = generation_usage(w);
     jw_key(out, "cache");
     jw_open(out, '{');

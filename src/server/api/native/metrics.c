@@ -187,6 +187,7 @@ static const model_row work_rows[] = {
     {"prompt_tokens_total", "Prompt tokens, including those found in the prefix cache.", "", AT(work.prompt_tokens), ROW_U64, false},
     {"prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
     {NULL, NULL, "tier=\"ram\"", AT(work.reused_idle_tokens), ROW_U64, false},
+    {NULL, NULL, "tier=\"disk\"", AT(work.reused_disk_tokens), ROW_U64, false},
     {"prefill_tokens_total", "Prompt tokens computed by prefill.", "", AT(work.prefill_tokens), ROW_U64, false},
     {"generated_tokens_total", "Tokens generated, including reasoning.", "", AT(work.generated_tokens), ROW_U64, false},
     {"reasoning_tokens_total", "Reasoning tokens generated.", "", AT(work.think_tokens), ROW_U64, false},
@@ -215,6 +216,17 @@ static const model_row work_rows[] = {
     {"kv_cache_free_tokens", "Free capacity of the KV cache.", "", AT(work.positions_free), ROW_U64, true},
     {"recurrent_states_capacity", "Recurrent-state checkpoints that can be held.", "", AT(work.states_total), ROW_U64, true},
     {"recurrent_states_used", "Recurrent-state checkpoints in use.", "", AT(work.states_used), ROW_U64, true},
+};
+
+static const model_row disk_rows[] = {
+    {"disk_cache_restores_total", "Prefixes restored from disk.", "", AT(disk.restores), ROW_U64, false},
+    {"disk_cache_restore_failures_total", "Restores that a missing or damaged record ended.", "", AT(disk.failed_restores), ROW_U64, false},
+    {"disk_cache_restore_seconds_total", "Time of all restores.", "", AT(disk.restore_seconds), ROW_REAL, false},
+    {"disk_cache_read_bytes_total", "Bytes read from the disk cache.", "", AT(disk.read_bytes), ROW_U64, false},
+    {"disk_cache_written_bytes_total", "Bytes written to the disk cache.", "", AT(disk.written_bytes), ROW_U64, false},
+    {"disk_cache_damaged_records_total", "Records removed because a checksum was wrong.", "", AT(disk.damaged), ROW_U64, false},
+    {"disk_cache_bytes", "Size of the directory, which all models share.", "", AT(disk.bytes), ROW_U64, true},
+    {"disk_cache_limit_bytes", "Most bytes in the directory (--cache-disk).", "", AT(disk.cap), ROW_U64, true},
 };
 
 static const model_row memory_rows[] = {
@@ -356,17 +368,6 @@ static void metrics_put_registry(strbuf *out, const model_registry_stats *r)
                              r->unloads[i]);
 }
 
-static void metrics_put_batches(strbuf *out, const batch_counts *b)
-{
-    metrics_put_family(out, "batches", "gauge", "Batches of /v1/batches that are not over.");
-    metrics_put_labelled(out, "batches", "state", "running", b->running);
-    metrics_put_labelled(out, "batches", "state", "waiting", b->waiting);
-    metrics_put_family(out, "batch_requests_total", "counter",
-                       "Requests of batches with a result, by result.");
-    metrics_put_labelled(out, "batch_requests_total", "result", "done", b->done - b->failed);
-    metrics_put_labelled(out, "batch_requests_total", "result", "failed", b->failed);
-}
-
 void metrics_print(strbuf *out, const metrics_view *v)
 {
     metrics_put_info(out, v);
@@ -374,14 +375,13 @@ void metrics_print(strbuf *out, const metrics_view *v)
         metrics_put_registry(out, &v->registry);
     metrics_put_requests(out, v);
     metrics_put_rows(out, v, work_rows, COUNT(work_rows), false);
+    metrics_put_rows(out, v, disk_rows, COUNT(disk_rows), false);
     metrics_put_memory(out, v);
     if (metrics_has_vision(v)) {
         metrics_put_rows(out, v, image_rows, COUNT(image_rows), true);
         metrics_put_counter(out, "image_decoder_exits_total", v->decoder_exits,
                             "Times the image decoder process exited unexpectedly.");
     }
-    if (v->has_batches)
-        metrics_put_batches(out, &v->batches);
     metrics_put_http(out, v);
     metrics_put_histogram(out, v, "request_queue_seconds", AT(work.queue_seconds),
                           "Time in the queue.");
@@ -437,6 +437,7 @@ static void metrics_gather_model(metrics_model *v, const model_entry *e, served_
                          .leaves_in = served_model_leaves_in(m),
                          .has_vision = served_model_vision(m) != NULL};
     sched_read_stats(served_model_sched(m), &v->work);
+    sched_read_disk_stats(served_model_sched(m), &v->disk);
     v->calls_malformed = served_model_malformed(m);
     sched_memory(served_model_sched(m), &v->memory);
     if (v->has_vision) {
@@ -461,8 +462,6 @@ void metrics_gather(metrics_view *v, server_context *s)
                         .memory_limit = s->memory_limit,
                         .structured_outputs = s->structured_outputs,
                         .decoder_exits = s->decoder_exits,
-                        .has_batches = s->batches != NULL,
-                        .batches = s->batch_counts,
                         .draining = s->stopping,
                         .uptime = os_now() - s->started};
     for (size_t i = 0; i < v->n_models; i++)

@@ -31,7 +31,6 @@ void handle_cache_prefix(exchange *x);
 void handle_cache_pin(exchange *x);
 void handle_tokenize(exchange *x);
 void handle_detokenize(exchange *x);
-void handle_tokenizer_info(exchange *x);
 void handle_apply_template(exchange *x);
 void handle_score(exchange *x);
 void handle_rerank(exchange *x);
@@ -60,6 +59,7 @@ typedef struct metrics_model {
     uint32_t threads;
     double leaves_in; /* seconds until it is unloaded; INFINITY: never */
     sched_stats work;
+    sched_disk_stats disk;    /* all 0 without a disk cache */
     uint64_t calls_malformed; /* malformed tool calls passed on as text */
     mote_memory memory;       /* total includes memory_vision */
     bool has_vision;          /* has a vision encoder */
@@ -78,8 +78,6 @@ typedef struct metrics_view {
     http_stats http;
     uint64_t structured_outputs;
     uint64_t decoder_exits;
-    bool has_batches;
-    batch_counts batches;
     uint64_t over_quota[QUOTA_KINDS]; /* requests rejected by a rate limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;

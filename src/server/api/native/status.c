@@ -49,7 +49,8 @@ static void status_put_totals(const sched_stats *f, strbuf *out)
     jw_key_uint(out, "cancelled", f->canceled_queued + f->canceled_prefill + f->canceled_decode);
     jw_key_uint(out, "refused", f->refused_full);
     jw_key_uint(out, "prompt_tokens", f->prompt_tokens);
-    jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_idle_tokens);
+    jw_key_uint(out, "reused_tokens",
+                f->reused_live_tokens + f->reused_idle_tokens + f->reused_disk_tokens);
     jw_key_uint(out, "prefill_tokens", f->prefill_tokens);
     jw_key_uint(out, "generated_tokens", f->generated_tokens);
     jw_key_uint(out, "draft_tokens", f->spec.drafted[SPEC_LOOKUP] + f->spec.drafted[SPEC_MODEL]);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * disk_record.h - one block of a session as a file: the format, writing and reading.
+ *
+ *   head      disk_head, 512 bytes; written last
+ *   payload   the block, head.payload_bytes
+ *
+ * Little-endian. The head has a checksum of itself and one of the payload, so a torn write or a
+ * flipped bit anywhere is found. A reader also compares everything that identifies the record,
+ * tokens included: no hash is trusted. A record is written once under a temporary name, synced and
+ * renamed; it never changes afterwards.
+ *
+ * Kinds:
+ *   page    64 positions of the KV cache
+ *   half    the first 32 positions of a page; the rest is zero
+ *   state   recurrent state after `position` tokens
+ *
+ * The parent of a page or half page is the page before it, the parent of a state the page or half
+ * page that ends at its position. The first page has the parent 0.
+ */
+#ifndef MOTE_DISK_CACHE_DISK_RECORD_H
+#define MOTE_DISK_CACHE_DISK_RECORD_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+
+/* A 128-bit hash. Keys of records differ by kind. */
+typedef struct disk_key {
+    uint64_t word[2];
+} disk_key;
+
+static inline bool disk_key_equal(disk_key a, disk_key b)
+{
+    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
+static inline bool disk_key_is_zero(disk_key a)
+{
+    return (a.word[0] | a.word[1]) == 0;
+}
+
+typedef enum disk_kind { DISK_PAGE = 1, DISK_HALF, DISK_STATE } disk_kind;
+
+enum { DISK_FORMAT = 1, DISK_TOKENS = 72, DISK_LABEL = 48, DISK_HEAD_BYTES = 512 };
+
+typedef struct disk_head {
+    char magic[8];
+    uint32_t format, kind;
+    disk_key key, parent;
+    disk_key binding;  /* mote_engine_identity, combined with the adapter */
+    uint64_t ns;       /* cache namespace: of an API key */
+    uint64_t position; /* tokens up to the end of the block */
+    uint64_t payload_bytes;
+    uint64_t created;       /* seconds since 1970 */
+    char label[DISK_LABEL]; /* name of the model; for lists only */
+    uint32_t n_tokens, unused[15];
+    int32_t tokens[DISK_TOKENS]; /* of the block, and the one after it if it depends on that */
+    uint64_t payload_check;      /* XXH3-64 */
+    uint64_t head_check;         /* XXH3-64 of everything before */
+} disk_head;
+_Static_assert(sizeof(disk_head) == DISK_HEAD_BYTES, "written as it is in memory");
+
+/* "0123...cdef.p": 32 digits of the key and a letter of the kind. */
+enum { DISK_NAME_BYTES = 40 };
+void disk_record_name(char out[DISK_NAME_BYTES], disk_key key, disk_kind kind);
+/* Is this the name of a record? */
+bool disk_record_parse_name(const char *name, disk_key *key, disk_kind *kind);
+
+/* Bytes that a record with this payload takes, in whole blocks of the file system. */
+uint64_t disk_record_bytes(uint64_t payload);
+
+/* Copies `bytes` bytes of the payload from `offset` on. False: give up. */
+typedef bool disk_source_fn(void *with, void *to, uint64_t offset, size_t bytes);
+
+/* Writes payload and head to an empty file and syncs it. head->payload_bytes and what identifies
+ * the record are set; the checks are filled in. MOTE_E_CANCELED: the source gave up. */
+mote_status disk_record_write(int fd, disk_head *head, disk_source_fn *source, void *with,
+                              mote_error *err);
+
+/* Reads the head. MOTE_E_FORMAT: it is not valid, or the file has another size. */
+mote_status disk_record_read_head(int fd, disk_head *head, mote_error *err);
+/* Reads the payload of a valid head and compares its checksum. `to` has payload_bytes bytes; NULL:
+ * only verify. *cancel, if not NULL, ends it with MOTE_E_CANCELED. */
+mote_status disk_record_read_payload(int fd, const disk_head *head, void *to,
+                                     const atomic_bool *cancel, mote_error *err);
+/* Do both describe the same record, with equal tokens? A state has several parents if pages depend
+ * on the token after them, so its parent is not compared. */
+bool disk_head_same(const disk_head *a, const disk_head *b);
+
+#endif

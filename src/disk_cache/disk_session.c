@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk_session.c - see disk_session.h. */
+#include "disk_cache/disk_session.h"
+
+#include "base/mem.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAGE = MOTE_PAGE_POSITIONS, CHUNK = MOTE_STATE_POSITIONS, MAX_STATES = 64 };
+_Static_assert((int)PAGE == 2 * (int)CHUNK && (int)PAGE < (int)DISK_TOKENS,
+               "a half page ends at a state");
+
+void disk_scope_init(disk_scope *scope, const mote_engine *engine, bool drafts, uint64_t ns,
+                     uint64_t adapter)
+{
+    mote_model_info info;
+    *scope = (disk_scope){.ns = ns};
+    _Static_assert(sizeof scope->binding == MOTE_IDENTITY_BYTES, "both are 128-bit hashes");
+    unsigned char identity[MOTE_IDENTITY_BYTES];
+    mote_engine_identity(engine, identity);
+    memcpy(&scope->binding, identity, sizeof identity);
+    if (adapter != 0) {
+        const uint64_t both[] = {scope->binding.word[0], scope->binding.word[1], adapter};
+        const XXH128_hash_t hash = XXH3_128bits(both, sizeof both);
+        scope->binding = (disk_key){{hash.low64, hash.high64}};
+    }
+    mote_model_describe(mote_engine_model(engine), &info);
+    scope->ahead = drafts && info.draft_head;
+    snprintf(scope->label, sizeof scope->label, "%.*s", DISK_LABEL - 1, info.name);
+}
+
+/* ---- keys ---- */
+
+/* Keys at growing positions. */
+typedef struct key_chain {
+    XXH3_state_t hash;
+    const disk_scope *scope;
+    const mote_token *tokens; /* [n] */
+    size_t n, at;
+} key_chain;
+
+static void chain_begin(key_chain *k, const disk_scope *scope, const mote_token *tokens, size_t n)
+{
+    k->scope = scope;
+    k->tokens = tokens;
+    k->n = n;
+    k->at = 0;
+    XXH3_128bits_reset(&k->hash);
+    XXH3_128bits_update(&k->hash, &scope->binding, sizeof scope->binding);
+    XXH3_128bits_update(&k->hash, &scope->ns, sizeof scope->ns);
+}
+
+static void chain_advance(key_chain *k, size_t to)
+{
+    XXH3_128bits_update(&k->hash, k->tokens + k->at, (to - k->at) * sizeof *k->tokens);
+    k->at = to;
+}
+
+static disk_key chain_digest(const XXH3_state_t *hash, disk_kind kind)
+{
+    const XXH128_hash_t h = XXH3_128bits_digest(hash);
+    return (disk_key){{h.low64 ^ (uint64_t)kind * UINT64_C(0x9e3779b97f4a7c15), h.high64}};
+}
+
+/* The key of a record that ends at the position of the chain. Pages need `ahead` more tokens. */
+static disk_key chain_key(const key_chain *k, disk_kind kind)
+{
+    if (kind != DISK_PAGE || k->scope->ahead == 0)
+        return chain_digest(&k->hash, kind);
+    XXH3_state_t more;
+    XXH3_copyState(&more, &k->hash);
+    XXH3_128bits_update(&more, k->tokens + k->at, k->scope->ahead * sizeof *k->tokens);
+    return chain_digest(&more, kind);
+}
+
+size_t disk_session_find(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
+                         size_t most)
+{
+    key_chain k;
+    size_t found = 0;
+    chain_begin(&k, scope, tokens, n);
+    for (size_t at = CHUNK; at <= most && at + scope->ahead <= n; at += CHUNK) {
+        chain_advance(&k, at);
+        const bool is_page = at % PAGE == 0;
+        const bool has = disk_cache_has(c, chain_key(&k, is_page ? DISK_PAGE : DISK_HALF));
+        if (is_page && !has)
+            break;
+        if (has && disk_cache_has(c, chain_key(&k, DISK_STATE)))
+            found = at;
+    }
+    return found;
+}
+
+/* ---- parts ---- */
+
+void disk_parts_fini(disk_parts *p)
+{
+    mem_free(p->parts);
+    *p = (disk_parts){0};
+}
+
+static mote_status parts_init(disk_parts *p, size_t room, mote_error *err)
+{
+    p->n = 0;
+    p->parts = mem_new(room, sizeof *p->parts);
+    return p->parts != NULL ? MOTE_OK
+                            : err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
+}
+
+/* The head of the record that ends at the position of the chain. */
+static disk_head chain_head(const key_chain *k, disk_kind kind, disk_key parent, size_t bytes)
+{
+    const disk_scope *scope = k->scope;
+    const size_t own = kind == DISK_PAGE ? PAGE : CHUNK;
+    const size_t from = k->at - own;
+    disk_head head = {.kind = kind,
+                      .key = chain_key(k, kind),
+                      .parent = parent,
+                      .binding = scope->binding,
+                      .ns = scope->ns,
+                      .position = k->at,
+                      .payload_bytes = bytes,
+                      .n_tokens = (uint32_t)(own + (kind == DISK_PAGE ? scope->ahead : 0))};
+    memcpy(head.tokens, k->tokens + from, head.n_tokens * sizeof *head.tokens);
+    memcpy(head.label, scope->label, sizeof head.label);
+    return head;
+}
+
+static void parts_add(disk_parts *p, const disk_head *head, const mote_block *block, size_t rows)
+{
+    p->parts[p->n++] = (disk_part){.head = *head, .data = block->data, .rows = rows};
+}
+
+/* The blocks of a session: pages, then states. NULL: out of memory. */
+static mote_block *session_blocks(const mote_session *session, size_t *n_pages, size_t *n_states)
+{
+    const size_t n = mote_session_blocks(session, NULL, 0);
+    mote_block *blocks = mem_new(n + 1, sizeof *blocks);
+    if (blocks == NULL)
+        return NULL;
+    mote_session_blocks(session, blocks, n);
+    *n_pages = 0;
+    while (*n_pages < n && blocks[*n_pages].kind == MOTE_BLOCK_PAGE)
+        ++*n_pages;
+    *n_states = n - *n_pages;
+    return blocks;
+}
+
+/* ---- restore ---- */
+
+static void restore_fill(disk_parts *p, const disk_scope *scope, const mote_token *tokens, size_t n,
+                         const mote_block *blocks, size_t n_pages)
+{
+    const mote_block *state = &blocks[n_pages];
+    const size_t end = (size_t)state->position;
+    disk_key parent = {{0, 0}};
+    key_chain k;
+    chain_begin(&k, scope, tokens, n);
+    for (size_t i = 0; i < n_pages; i++) {
+        const bool whole = (i + 1) * PAGE <= end;
+        chain_advance(&k, whole ? (i + 1) * PAGE : end);
+        const disk_head head =
+            chain_head(&k, whole ? DISK_PAGE : DISK_HALF, parent, blocks[i].bytes);
+        parts_add(p, &head, &blocks[i], 0);
+        parent = head.key;
+    }
+    const disk_head head = chain_head(&k, DISK_STATE, parent, state->bytes);
+    parts_add(p, &head, state, 0);
+}
+
+mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
+                                       const mote_session *session, const mote_token *tokens,
+                                       size_t n, mote_error *err)
+{
+    size_t n_pages, n_states;
+    *p = (disk_parts){0};
+    mote_block *blocks = session_blocks(session, &n_pages, &n_states);
+    if (blocks == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
+    const mote_status status = parts_init(p, n_pages + 1, err);
+    if (status == MOTE_OK)
+        restore_fill(p, scope, tokens, n, blocks, n_pages);
+    mem_free(blocks);
+    return status;
+}
+
+/* ---- save ---- */
+
+/* Removes states that are too close to the one before, cannot be restored, or do not fit into the
+ * cap together with their pages. Returns the number that is left. */
+static size_t save_choose_states(mote_block *states, size_t n, size_t length, uint64_t apart,
+                                 uint32_t ahead, uint64_t page_bytes, uint64_t cap)
+{
+    size_t left = 0;
+    uint64_t last = 0, bytes = 0;
+    for (size_t i = 0; i < n && left < MAX_STATES; i++) {
+        const uint64_t at = states[i].position;
+        const uint64_t more = disk_record_bytes(states[i].bytes);
+        const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes);
+        const bool complete = at % PAGE != 0 || at + ahead <= length;
+        if (at < last + apart || !complete || bytes + more + pages > cap / 10 * 9)
+            continue;
+        states[left++] = states[i];
+        bytes += more;
+        last = at;
+    }
+    return left;
+}
+
+/* Adds the record unless it exists. Returns its key. */
+static disk_key save_add(disk_parts *p, disk_cache *c, const key_chain *k, disk_kind kind,
+                         disk_key parent, const mote_block *block, uint64_t chain)
+{
+    const disk_head head = chain_head(k, kind, parent, block->bytes);
+    if (!disk_cache_keep(c, head.key, chain))
+        parts_add(p, &head, block, kind == DISK_HALF ? CHUNK : 0);
+    return head.key;
+}
+
+static void save_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_block *blocks,
+                      const mote_block *states, size_t n_states, uint64_t chain)
+{
+    const size_t end = n_states > 0 ? (size_t)states[n_states - 1].position : 0;
+    disk_key parent = {{0, 0}};
+    disk_parts late = {.parts = p->parts + (end + PAGE - 1) / PAGE + n_states};
+    size_t next = 0;
+    for (size_t at = CHUNK; at <= end; at += CHUNK) {
+        const mote_block *page = &blocks[(at - 1) / PAGE];
+        const bool has_state = next < n_states && states[next].position == at;
+        disk_key holder = {{0, 0}};
+        chain_advance(k, at);
+        if (at % PAGE == 0)
+            holder = parent = save_add(p, c, k, DISK_PAGE, parent, page, chain);
+        else if (has_state)
+            holder = save_add(p, c, k, DISK_HALF, parent, page, chain);
+        if (has_state)
+            save_add(&late, c, k, DISK_STATE, holder, &states[next++], chain);
+    }
+    /* States last: a state without its pages is of no use. */
+    memmove(p->parts + p->n, late.parts, late.n * sizeof *late.parts);
+    p->n += late.n;
+}
+
+mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
+                                    const mote_session *session, uint64_t apart, uint64_t chain,
+                                    mote_error *err)
+{
+    size_t n_pages, n_states;
+    *p = (disk_parts){0};
+    mote_block *blocks = session_blocks(session, &n_pages, &n_states);
+    if (blocks == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
+    const size_t length = (size_t)mote_session_length(session);
+    mote_block *states = blocks + n_pages;
+    n_states = save_choose_states(states, n_states, length, apart, scope->ahead,
+                                  n_pages > 0 ? blocks[0].bytes : 0, disk_cache_cap(c));
+    const mote_status status = parts_init(p, n_pages + 2 * n_states + 1, err);
+    if (status == MOTE_OK && n_states > 0) {
+        key_chain k;
+        chain_begin(&k, scope, mote_session_tokens(session), length);
+        save_fill(p, c, &k, blocks, states, n_states, chain);
+    }
+    mem_free(blocks);
+    return status;
+}

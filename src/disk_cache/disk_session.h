@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * disk_session.h - which records a session consists of: keys, the longest prefix on disk, the parts
+ * to save and to restore.
+ *
+ * The key of a record is a hash over the binding, the cache namespace and all tokens up to the end
+ * of its block. With drafts the last row of a page depends on the token after the page, so that
+ * token is part of the page's key. A session is restored at a position that has a state record and
+ * records of all pages before it.
+ */
+#ifndef MOTE_DISK_CACHE_DISK_SESSION_H
+#define MOTE_DISK_CACHE_DISK_SESSION_H
+
+#include "disk_cache/disk_cache.h"
+
+/* What separates chains of records. */
+typedef struct disk_scope {
+    disk_key binding; /* weights, numerics, KV format, YaRN, drafts; and the adapter */
+    uint64_t ns;      /* cache namespace: of an API key */
+    uint32_t ahead;   /* tokens after a page that its bytes depend on: 0, or 1 with drafts */
+    char label[DISK_LABEL];
+} disk_scope;
+
+/* `drafts`: of the engine's options. `adapter` identifies the adapter of the request; 0: none. */
+void disk_scope_init(disk_scope *scope, const mote_engine *engine, bool drafts, uint64_t ns,
+                     uint64_t adapter);
+
+/* The most tokens that can be restored of the first `most`; 0: none. tokens [n], n > most. */
+size_t disk_session_find(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
+                         size_t most);
+
+/* A record, and the block of the session it comes from or goes to. */
+typedef struct disk_part {
+    disk_head head;
+    void *data;
+    size_t rows; /* of a page that are used; 0: all, or a state */
+} disk_part;
+
+typedef struct disk_parts {
+    disk_part *parts; /* [n], pages first */
+    size_t n;
+} disk_parts;
+
+void disk_parts_fini(disk_parts *p);
+
+/* The records that are missing to restore the session at its kept states and at its end. A state is
+ * saved if it is at least `apart` tokens after the one before it. p->n 0: there is nothing to
+ * write. Existing records are kept for the chain. */
+mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
+                                    const mote_session *session, uint64_t apart, uint64_t chain,
+                                    mote_error *err);
+/* All records of a prepared session. tokens [n]: of the prompt, longer than the session. */
+mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
+                                       const mote_session *session, const mote_token *tokens,
+                                       size_t n, mote_error *err);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * idle_sessions.c - the sessions of finished jobs and of branches, in LRU order.
+ *
+ * Together with the sessions of paused jobs (key_share.c) there are at most options.idle_sessions. An
+ * entry that the disk cache is reading (is_saving) is released before its session changes.
+ *
+ * All code here runs on the engine thread.
+ */
+#include "base/os.h"
+#include "base/philox.h"
+#include "sched/sched_int.h"
+
+enum { MIN_KEEP_TOKENS = 64 /* of an idle session */ };
+
+size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n)
+{
+    const mote_token *held = mote_session_tokens(session);
+    const size_t length = (size_t)mote_session_length(session);
+    size_t same = 0;
+    while (same < n && same < length && held[same] == tokens[same])
+        same++;
+    return same;
+}
+
+void idle_remove(sched *s, uint32_t i)
+{
+    s->idle[i] = s->idle[--s->n_idle];
+    s->idle_changed = true;
+}
+
+static void idle_free(sched *s, uint32_t i)
+{
+    prefix_disk_release(s, &s->idle[i]);
+    mote_session_free(s->idle[i].session);
+    idle_remove(s, i);
+}
+
+uint32_t idle_oldest(const sched *s, const mote_session *except, bool pinned)
+{
+    uint32_t found = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (s->idle[i].session != except && s->idle[i].info.pinned == pinned &&
+            (found == UINT32_MAX || s->idle[i].last_used < s->idle[found].last_used))
+            found = i;
+    return found;
+}
+
+bool idle_evict(sched *s, const mote_session *except, bool pinned_too)
+{
+    uint32_t i = idle_oldest(s, except, false);
+    if (i == UINT32_MAX && pinned_too)
+        i = idle_oldest(s, except, true);
+    if (i == UINT32_MAX)
+        return false;
+    idle_free(s, i);
+    return true;
+}
+
+void idle_touch(sched *s, idle_session *e)
+{
+    e->last_used = ++s->idle_clock;
+    e->info.used = os_now();
+    s->idle_changed = true;
+}
+
+/* Returns true if `more` can replace `less` as the start of a job. */
+static bool session_covers(const mote_session *more, const mote_session *less)
+{
+    const size_t n = (size_t)mote_session_length(less);
+    return prefix_common(more, mote_session_tokens(less), n) == n &&
+           mote_session_rewind_target(more, n) + SCHED_REWIND_TOLERANCE >= n;
+}
+
+/* Random ids: they do not reveal how many prefixes were cached. */
+static uint64_t new_prefix_id(sched *s)
+{
+    const philox_block drawn = philox(s->options.salt, ++s->n_ids, 0);
+    return (uint64_t)drawn.word[1] << 32 | drawn.word[0];
+}
+
+/* Pages and states of the session, counted as if none were shared. */
+static uint64_t session_bytes(const sched *s, const mote_session *session)
+{
+    const mote_usage *u = &s->usage; /* the totals are constant, so no mutex is needed */
+    const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
+    const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
+    return pages * SCHED_PAGE * (s->memory.kv_cache / u->positions_total) +
+           states * (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
+}
+
+uint32_t idle_parked(const sched *s)
+{
+    uint32_t n = s->n_idle;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        n += s->slots[i]->state == JOB_PAUSED && s->slots[i]->session != NULL;
+    return n;
+}
+
+void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_branch)
+{
+    for (uint32_t i = 0; i < s->n_idle && !is_branch; i++) {
+        idle_session *e = &s->idle[i];
+        if (e->info.ns != job->options.ns || e->is_branch)
+            continue;
+        if (!e->info.pinned && session_covers(session, e->session)) {
+            idle_free(s, i--);
+        } else if (session_covers(e->session, session)) {
+            idle_touch(s, e);
+            mote_session_free(session);
+            return;
+        }
+    }
+    if (idle_parked(s) >= s->options.idle_sessions && !idle_evict(s, NULL, false)) {
+        mote_session_free(session); /* all entries are pinned, or belong to paused jobs */
+        return;
+    }
+    idle_session *e = &s->idle[s->n_idle++];
+    *e =
+        (idle_session){.session = session,
+                       .n_prompt = is_branch ? (size_t)mote_session_length(session) : job->n_prompt,
+                       .differs_at = job->differs_at,
+                       .is_branch = is_branch,
+                       .is_unsaved = true};
+    if (!is_branch)
+        e->info = job->reused_from;
+    if (e->info.id == 0)
+        e->info.id = new_prefix_id(s);
+    e->info.ns = job->options.ns;
+    e->info.tokens = mote_session_length(session);
+    e->info.bytes = session_bytes(s, session);
+    idle_touch(s, e);
+}
+
+bool idle_drop_states(sched *s)
+{
+    idle_session *found = NULL;
+    uint64_t pos;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].info.pinned && mote_session_kept(s->idle[i].session, NULL, 0) > 0 &&
+            (found == NULL || s->idle[i].last_used < found->last_used))
+            found = &s->idle[i];
+    if (found == NULL)
+        return false;
+    prefix_disk_release(s, found);
+    while (mote_session_kept(found->session, &pos, 1) > 0)
+        mote_session_unkeep(found->session, pos);
+    found->info.bytes = session_bytes(s, found->session);
+    s->idle_changed = true;
+    return true;
+}
+
+void prefix_cache_end(sched *s, sched_job *job)
+{
+    prefix_disk_cancel(s, job);
+    if (job->session == NULL)
+        return;
+    if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= MIN_KEEP_TOKENS)
+        idle_add(s, job, job->session, false);
+    else
+        mote_session_free(job->session);
+    job->session = NULL;
+}
+
+void prefix_cache_free_all(sched *s)
+{
+    while (idle_evict(s, NULL, true)) {
+    }
+}
+
+void prefix_cache_sweep(sched *s)
+{
+    for (uint32_t i = s->n_idle; i > 0 && s->idle_dropped; i--)
+        if (s->idle[i - 1].dropped)
+            idle_free(s, i - 1);
+    s->idle_dropped = false;
+}

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""disk_test.py - the prefix cache on disk: restarts of a server, API keys, `mote cache`, errors, the sandbox."""
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+
+from api_rig import PATIENCE, Server, case, equal, main, post, request
+
+MODEL = "mote-tiny-Q4_K_M.gguf"
+SANDBOX = []
+RULES = " ".join(f"Rule {i}: the emblem of place {i} is a stone." for i in range(40))
+
+
+def messages(*turns):
+    return [{"role": "system", "content": RULES},
+            *({"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns))]
+
+
+def chat(server, turns, key=None):
+    headers = {"Authorization": "Bearer " + key} if key else None
+    reply = post(server, "/v1/chat/completions", {"messages": messages(*turns), "temperature": 0, "max_tokens": 24,
+                                                  "enable_thinking": False}, headers=headers)
+    return reply["choices"][0]["message"]["content"], reply["mote"]["cache"]
+
+
+def disk_server(directory, *flags, **more):
+    return Server("--cache-disk", "64MB", *SANDBOX, *flags, model=MODEL, env={"MOTE_CACHE": directory}, **more)
+
+
+def mote(directory, *arguments):
+    env = {**os.environ, "MOTE_CACHE": directory}
+    return subprocess.run([os.environ["MOTE"], *arguments], env=env, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def records(directory):
+    prefix = os.path.join(directory, "prefix")
+    return {name: os.stat(os.path.join(prefix, name)) for name in os.listdir(prefix) if name[-2:] in (".p", ".h", ".s")}
+
+
+@case
+def conversations_survive_restarts():
+    with tempfile.TemporaryDirectory() as directory:
+        turns = ["What is the emblem of Venvia?"]
+        cold = None
+        for restart in range(4):
+            with disk_server(directory) as server:
+                answer, cache = chat(server, turns)
+                if restart == 0:
+                    equal((cache["from"], cache["reused"]), ("none", 0))
+                    cold = cache["prompt"]
+                else:
+                    equal(cache["from"], "disk")
+                    # what is new in this turn, and the tokens after the last state
+                    assert cache["prefilled"] <= cache["prompt"] - cold + 96, cache
+                    equal(server.metric("mote_disk_cache_restores_total"), 1)
+                    equal(server.metric('mote_prefix_cache_hit_tokens_total{tier="disk"}'), cache["reused"])
+                    cold = cache["prompt"]
+                again, cache = chat(server, turns)
+                equal((again, cache["from"]), (answer, "ram"))
+                turns += [answer, f"And the emblem of place {restart}?"]
+        with Server(model=MODEL) as server:  # every answer equals that of a server without a disk cache
+            for i in range(1, len(turns), 2):
+                equal(chat(server, turns[:i])[0], turns[i])
+        for name, info in records(directory).items():
+            equal(stat.S_IMODE(info.st_mode), 0o600)
+            equal(len(name), 34)
+
+
+@case
+def a_killed_server_loses_little():
+    with tempfile.TemporaryDirectory() as directory:
+        turns = ["What is the emblem of Venvia?"]
+        for _ in range(3):
+            with disk_server(directory) as server:
+                answer, _ = chat(server, turns)
+                server.process.send_signal(signal.SIGKILL)
+                server.process.wait()
+                server.process.returncode = 0
+        equal(mote(directory, "cache", "verify").returncode, 0)
+        with disk_server(directory) as server:
+            equal(chat(server, turns)[0], answer)
+
+
+@case
+def keys_share_nothing():
+    with tempfile.TemporaryDirectory() as directory:
+        keys = os.path.join(directory, "keys")
+        with open(keys, "w", encoding="ascii") as f:
+            f.write("first-key infer,metrics,admin\nsecond-key infer\n")
+        turns = ["What is the emblem of Venvia?"]
+        for restart in range(2):
+            with disk_server(directory, "--api-key-file", keys, key="first-key") as server:
+                answer, cache = chat(server, turns, "first-key")
+                equal(cache["from"], "disk" if restart else "none")
+                if restart:
+                    got, cache = chat(server, turns, "second-key")
+                    equal((got, cache["from"], cache["reused"]), (answer, "none", 0))
+
+
+@case
+def a_hit_writes_nothing():
+    with tempfile.TemporaryDirectory() as directory:
+        turns = ["What is the emblem of Venvia?"]
+        for restart in range(3):
+            with disk_server(directory) as server:
+                chat(server, turns)
+            now = {name: (info.st_mtime_ns, info.st_size) for name, info in records(directory).items()}
+            assert now
+            if restart:
+                equal(now, before)
+            before = now
+
+
+@case
+def commands():
+    with tempfile.TemporaryDirectory() as directory:
+        equal(json.loads(mote(directory, "cache", "ls", "--json").stdout), [])
+        with disk_server(directory) as server:
+            chat(server, [RULES + " What is the emblem of Venvia?"])
+        states = json.loads(mote(directory, "cache", "ls", "--json").stdout)
+        assert len(states) > 1 and all(s["tokens"] % 32 == 0 and s["bytes"] > 0 for s in states), states
+        shown = mote(directory, "cache", "ls").stdout
+        assert states[0]["id"] in shown and shown.startswith("ID"), shown
+        stats = json.loads(mote(directory, "cache", "stats", "--json").stdout)
+        equal(stats["states"], len(states))
+        equal(stats["written_records"], stats["pages"] + stats["states"])
+        equal(mote(directory, "cache", "verify").returncode, 0)
+        name = next(name for name in records(directory) if name.endswith(".s"))
+        with open(os.path.join(directory, "prefix", name), "r+b") as f:
+            f.seek(5000)
+            f.write(b"damage")
+        equal(mote(directory, "cache", "verify").returncode, 1)
+        equal(mote(directory, "cache", "verify").returncode, 0)
+        left = json.loads(mote(directory, "cache", "ls", "--json").stdout)
+        equal(len(left), len(states) - 1)
+        equal(mote(directory, "cache", "rm").returncode, 2)
+        equal(mote(directory, "cache", "rm", "nothing").returncode, 1)
+        equal(mote(directory, "cache", "rm", left[0]["id"]).returncode, 0)
+        equal(mote(directory, "cache", "rm", "--all").returncode, 0)
+        equal(records(directory), {})
+        equal(mote(directory, "cache", "other").returncode, 2)
+
+
+@case
+def no_directory_is_no_error():
+    with tempfile.NamedTemporaryFile() as file:
+        with disk_server(file.name) as server:
+            equal(server.said().count("disk cache off: "), 1)
+            answer, _ = chat(server, ["What is the emblem of Venvia?"])
+            equal(chat(server, ["What is the emblem of Venvia?"])[0], answer)
+    with tempfile.TemporaryDirectory() as directory:
+        with disk_server(directory) as server:
+            equal(request(server, "GET", "/health")[0], 200)
+            assert "disk cache off" not in server.said(), server.said()
+
+
+if __name__ == "__main__":
+    with Server(model=MODEL) as plain:
+        state = plain.get("/health")
+    if state["seccomp"] and not state["landlock"]:  # the disk cache needs both or none
+        SANDBOX = ["--sandbox", "off"]
+    sys.exit(main())
