@@ -119,9 +119,9 @@ static const struct {
     {MOTE_ISA_AVX2, "AVX"},           {MOTE_ISA_AVX2, "FMA"},         {MOTE_ISA_AVX2, "F16C"},
     {MOTE_ISA_AVX2, "AVX2"},          {MOTE_ISA_AVXVNNI, "AVX_VNNI"}, {MOTE_ISA_AVX512, "AVX512F"},
     {MOTE_ISA_AVX512, "AVX512BW"},    {MOTE_ISA_AVX512, "AVX512DQ"},  {MOTE_ISA_AVX512, "AVX512VL"},
-    {MOTE_ISA_AVX512, "AVX512_VNNI"}, {MOTE_ISA_AMX, "AMX-TILE"},     {MOTE_ISA_AMX, "AMX-INT8"},
-    {MOTE_ISA_AMX, "AMX-BF16"},       {MOTE_ISA_NEON, "asimd"},       {MOTE_ISA_DOTPROD, "asimddp"},
-    {MOTE_ISA_I8MM, "i8mm"},
+    {MOTE_ISA_AVX512, "AVX512_VNNI"}, {MOTE_ISA_AMX, "AVX512_VBMI"},  {MOTE_ISA_AMX, "GFNI"},
+    {MOTE_ISA_AMX, "AMX-TILE"},       {MOTE_ISA_AMX, "AMX-INT8"},     {MOTE_ISA_AMX, "AMX-BF16"},
+    {MOTE_ISA_NEON, "asimd"},         {MOTE_ISA_DOTPROD, "asimddp"},  {MOTE_ISA_I8MM, "i8mm"},
 };
 enum { N_SETS = sizeof cpu_sets / sizeof *cpu_sets, N_ARM_SETS = 3, FIRST_ARM_SET = N_SETS - 3 };
 
@@ -221,6 +221,7 @@ static const struct {
     {offsetof(cpu_leaves, eax7_1), 1u << 4},    {offsetof(cpu_leaves, ebx7), bit_AVX512F},
     {offsetof(cpu_leaves, ebx7), bit_AVX512BW}, {offsetof(cpu_leaves, ebx7), bit_AVX512DQ},
     {offsetof(cpu_leaves, ebx7), bit_AVX512VL}, {offsetof(cpu_leaves, ecx7), bit_AVX512VNNI},
+    {offsetof(cpu_leaves, ecx7), 1u << 1},      {offsetof(cpu_leaves, ecx7), 1u << 8},
     {offsetof(cpu_leaves, edx7), 1u << 24},     {offsetof(cpu_leaves, edx7), 1u << 25},
     {offsetof(cpu_leaves, edx7), 1u << 22},
 };

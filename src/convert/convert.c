@@ -190,6 +190,8 @@ static mote_status conversion_check_outputs(const conversion *c, mote_error *err
                        "%.800s cannot hold the text model and the vision encoder; give --mmproj "
                        "another name",
                        c->vision.path);
+    if (c->options->may_write != NULL && !c->options->may_write(c->options->ctx, c->vision.path))
+        return err_set(err, MOTE_E_CANCELED, "%.800s is not written", c->vision.path);
     return MOTE_OK;
 }
 

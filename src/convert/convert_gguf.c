@@ -139,7 +139,8 @@ static void copy_metadata(gguf_copy *c)
     const bool adds_mtp = c->mtp.gguf != NULL;
     for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
         const gguf_kv *kv = gguf_kv_at(g, i);
-        if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment"))
+        if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment") ||
+            starts_with(kv->key, "qwen35.vision.")) /* its tensors are left out */
             continue;
         if (str_is(kv->key, "qwen35.block_count"))
             gguf_writer_u32(c->writer, "qwen35.block_count", c->blocks);

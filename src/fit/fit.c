@@ -104,7 +104,8 @@ static mote_status table_add(fit_table *t, const fit_row *row, mote_error *err)
 mote_status fit_add_file(fit_table *t, const char *path, const char *mmproj, const fit_request *q,
                          mote_error *err)
 {
-    fit_row row = {.vision = file_bytes(mmproj)};
+    const bool inside = mmproj != NULL && strcmp(mmproj, path) == 0;
+    fit_row row = {.vision = inside ? 0 : file_bytes(mmproj)};
     TRY(model_work_read(&row.work, path, err));
     if (row.work.quant != NULL)
         snprintf(row.quant, sizeof row.quant, "%s", row.work.quant);

@@ -2,8 +2,8 @@
 /*
  * gguf_writer.c - see gguf_writer.h.
  *
- * The journal is text: "mote-partial 1 N", N bytes of sources, and lines "done I" with the number
- * of tensors that were on the disk. A line is appended after the data are synced, so it is true
+ * The journal is text: "mote-partial VERSION N", N bytes of sources, and lines "done I" with the
+ * number of tensors that were on the disk. Another version may write other bytes, so it starts again. A line is appended after the data are synced, so it is true
  * also after a power failure. A line without its newline does not count.
  */
 #include "gguf/gguf_writer.h"
@@ -444,7 +444,7 @@ mote_status gguf_writer_begin(gguf_writer *w, const char *path, str sources, uin
     strbuf header = {0}, journal = {0};
     char first[64];
     *done = 0;
-    snprintf(first, sizeof first, "mote-partial 1 %zu\n", sources.n);
+    snprintf(first, sizeof first, "mote-partial %s %zu\n", MOTE_VERSION, sources.n);
     strbuf_text(&journal, first);
     strbuf_put(&journal, sources);
     strbuf_byte(&journal, '\n');

@@ -6,8 +6,8 @@
  *
  * The data go to PATH.partial, which commit renames to PATH. PATH.partial.journal says from which
  * sources the partial file is made and how many of its tensors are on the disk. begin continues a
- * partial file if its header and its sources are those of this call, and replaces it otherwise. So
- * a file that was interrupted at any point ends with the bytes of one that was not.
+ * partial file if its header, its sources and the version of mote are those of this call, and replaces
+ * it otherwise. So a file that was interrupted at any point ends with the bytes of one that was not.
  *
  * The same metadata, tensors and data give the same bytes as gguf-py of llama.cpp: version 3,
  * alignment 32, tensors in the order of the calls.

@@ -90,13 +90,31 @@ static void gemm_unpacked(const kern_gemm_args *a, const unpacked_format *f, ker
     }
 
 /* The same with a function that unpacks faster. */
-#define GEMM_AVX512(f, product, level)                                                             \
+#define GEMM_WITH(unpack_fn, f, product, level)                                                    \
     void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \
     {                                                                                              \
         unpacked_format fast = format_##f;                                                         \
-        fast.unpack = k_unpack_##f##_avx512;                                                       \
+        fast.unpack = unpack_fn;                                                                   \
         gemm_unpacked(a, &fast, k_gemm_##product##_##level, k_gemm_##f##_ref);                     \
     }
+#define GEMM_AVX512(f, product, level) GEMM_WITH(k_unpack_##f##_avx512, f, product, level)
+#define GEMM_NEON(f, product, level)   GEMM_WITH(k_unpack_##f##_neon, f, product, level)
+
+/* Few tokens along the rows; more with a function that unpacks. */
+#define GEMM_ROWS_WITH(rows_fn, unpack_fn, f, product, level)                                      \
+    void k_gemm_##f##_##level(const kern_gemm_args *a)                                             \
+    {                                                                                              \
+        unpacked_format fast = format_##f;                                                         \
+        fast.unpack = unpack_fn;                                                                   \
+        if (!rows_fn(a))                                                                           \
+            gemm_unpacked(a, &fast, k_gemm_##product##_##level, k_gemm_##f##_ref);                 \
+    }
+#define GEMM_ROWS_AVX2(f, product, level)                                                          \
+    GEMM_ROWS_WITH(k_rows_##f##_avx2, quant_unpack_##f, f, product, level)
+#define GEMM_ROWS_AVX512(f, product, level)                                                        \
+    GEMM_ROWS_WITH(k_rows_##f##_avx512, k_unpack_##f##_avx512, f, product, level)
+#define GEMM_ROWS_AMX(f, product, level)                                                           \
+    GEMM_ROWS_WITH(k_rows_##f##_amx, k_unpack_##f##_avx512, f, product, level)
 
 /* Also the definition of these products. That of MXFP4 is in gemm_32_ref.c. */
 UNPACKED_TO_I8_256(GEMM, ref)
@@ -105,24 +123,36 @@ GEMM(q2_0, q8_0, ref)
 UNPACKED_TO_F16(GEMM, ref)
 
 #if defined(__x86_64__)
-UNPACKED_TO_I8_256(GEMM, avx2)
+UNPACKED_IQ1(GEMM, avx2)
+UNPACKED_IQ2_IQ3(GEMM_ROWS_AVX2, avx2)
+UNPACKED_TERNARY(GEMM, avx2)
 UNPACKED_TO_Q8_0(GEMM, avx2)
 UNPACKED_TO_F16(GEMM, avx2)
-UNPACKED_TO_I8_256(GEMM, avxvnni)
+UNPACKED_IQ1(GEMM, avxvnni)
+UNPACKED_IQ2_IQ3(GEMM_ROWS_AVX2, avxvnni)
+UNPACKED_TERNARY(GEMM, avxvnni)
 UNPACKED_TO_Q8_0(GEMM, avxvnni)
-UNPACKED_BOOKS(GEMM_AVX512, avx512)
+UNPACKED_IQ1(GEMM_AVX512, avx512)
+UNPACKED_IQ2_IQ3(GEMM_ROWS_AVX512, avx512)
 UNPACKED_TERNARY(GEMM, avx512)
 GEMM_AVX512(mxfp4, q8_0, avx512)
 UNPACKED_BITS(GEMM, avx512)
 UNPACKED_TO_F16(GEMM, avx512)
-UNPACKED_BOOKS(GEMM_AVX512, amx)
+UNPACKED_IQ1(GEMM_AVX512, amx)
+UNPACKED_IQ2_IQ3(GEMM_ROWS_AMX, amx)
 UNPACKED_TERNARY(GEMM, amx)
 #elif defined(__aarch64__)
-UNPACKED_TO_I8_256(GEMM, neon)
+UNPACKED_IQ1(GEMM, neon)
+UNPACKED_IQ2_IQ3(GEMM_NEON, neon)
+UNPACKED_TERNARY(GEMM, neon)
 UNPACKED_TO_Q8_0(GEMM, neon)
 UNPACKED_TO_F16(GEMM, neon)
-UNPACKED_TO_I8_256(GEMM, dotprod)
+UNPACKED_IQ1(GEMM, dotprod)
+UNPACKED_IQ2_IQ3(GEMM_NEON, dotprod)
+UNPACKED_TERNARY(GEMM, dotprod)
 UNPACKED_TO_Q8_0(GEMM, dotprod)
-UNPACKED_TO_I8_256(GEMM, i8mm)
+UNPACKED_IQ1(GEMM, i8mm)
+UNPACKED_IQ2_IQ3(GEMM_NEON, i8mm)
+UNPACKED_TERNARY(GEMM, i8mm)
 UNPACKED_TO_Q8_0(GEMM, i8mm)
 #endif

@@ -203,14 +203,13 @@ static void slice_set_angles(const vision_pass *f, const slice *sl)
     }
 }
 
-/* LayerNorm(x) of a slice, in the input format that `next` reads. */
+/* LayerNorm(x) of a slice, in the input formats that the next matrices read. */
 static nn_acts slice_norm(const vision_pass *f, const slice *sl, const vision_norm *norm,
-                          const vision_linear *next)
+                          nn_kinds kinds)
 {
     nn_acts in = f->s->in;
     in.cols = f->v->shape.hidden;
-    nn_layernorm(f->n, sl->x, norm->w, norm->b, f->v->shape.eps, sl->n, &in,
-                 nn_kind(next->w.format));
+    nn_layernorm(f->n, sl->x, norm->w, norm->b, f->v->shape.eps, sl->n, &in, kinds);
     return in;
 }
 
@@ -225,12 +224,16 @@ static void linear_apply(const vision_pass *f, const nn_acts *in, size_t rows,
 /* Keys and values of all patches. */
 static void block_keys_values(const vision_pass *f, const vision_block *b)
 {
+    const size_t hidden = f->v->shape.hidden;
     for (size_t first = 0; first < f->patches; first += SLICE) {
         const slice sl = vision_pass_slice(f, first);
-        const nn_acts in = slice_norm(f, &sl, &b->attn_norm, &b->kv);
-        linear_apply(f, &in, sl.n, &b->kv, f->s->wide);
+        const nn_acts in =
+            slice_norm(f, &sl, &b->attn_norm, nn_kind(b->k.w.format) | nn_kind(b->v.w.format));
+        const nn_product products[] = {{&b->k.w, f->s->wide, 2 * hidden},
+                                       {&b->v.w, f->s->wide + hidden, 2 * hidden}};
+        nn_linear(f->n, &in, sl.n, products, 2);
         slice_set_angles(f, &sl);
-        const vision_attn_rows rows = {f->s->wide, b->kv.b, f->s->cos, f->s->sin, sl.n};
+        const vision_attn_rows rows = {f->s->wide, b->kv_bias, f->s->cos, f->s->sin, sl.n};
         nn_vision_attn_put(f->n, &f->v->shape.attn, &rows, first, &f->s->attn);
     }
 }
@@ -239,7 +242,7 @@ static void block_keys_values(const vision_pass *f, const vision_block *b)
 static void slice_attention(const vision_pass *f, const slice *sl, const vision_block *b)
 {
     const size_t hidden = f->v->shape.hidden;
-    const nn_acts in = slice_norm(f, sl, &b->attn_norm, &b->q);
+    const nn_acts in = slice_norm(f, sl, &b->attn_norm, nn_kind(b->q.w.format));
     linear_apply(f, &in, sl->n, &b->q, f->s->wide);
     slice_set_angles(f, sl);
     const vision_attn_rows rows = {f->s->wide, b->q.b, f->s->cos, f->s->sin, sl->n};
@@ -254,7 +257,7 @@ static void slice_attention(const vision_pass *f, const slice *sl, const vision_
 /* x = x + W_down gelu(W_up LayerNorm(x)) */
 static void slice_feed_forward(const vision_pass *f, const slice *sl, const vision_block *b)
 {
-    const nn_acts in = slice_norm(f, sl, &b->ffn_norm, &b->up);
+    const nn_acts in = slice_norm(f, sl, &b->ffn_norm, nn_kind(b->up.w.format));
     nn_acts mid = f->s->mid;
     mid.cols = f->v->shape.ffn;
     linear_apply(f, &in, sl->n, &b->up, mid.x);

@@ -46,11 +46,11 @@ typedef struct vision_norm {
 
 typedef struct vision_block {
     vision_norm attn_norm, ffn_norm;
-    vision_linear q;    /* [hidden][hidden] */
-    vision_linear kv;   /* [2 hidden][hidden]: keys, then values */
-    vision_linear out;  /* [hidden][hidden] */
-    vision_linear up;   /* [ffn][hidden] */
-    vision_linear down; /* [hidden][ffn] */
+    vision_linear q, k, v;
+    const float *kv_bias; /* [2 hidden]: keys, then values */
+    vision_linear out;    /* [hidden][hidden], as q, k and v */
+    vision_linear up;     /* [ffn][hidden] */
+    vision_linear down;   /* [hidden][ffn] */
 } vision_block;
 
 typedef struct vision_encoder {
@@ -68,8 +68,9 @@ typedef struct vision_encoder {
     void *memory; /* holds all decoded tensors */
 } vision_encoder;
 
-/* Is this file a vision encoder? */
+/* Is this file a vision encoder (mmproj), or a model file with a vision encoder inside? */
 bool vision_encoder_is_mmproj(const gguf *g);
+bool vision_encoder_is_inside(const gguf *g);
 /* Finds, checks and decodes all tensors. The mapping behind `g` must outlive the encoder. n_embd:
  * of the language model. */
 mote_status vision_encoder_bind(vision_encoder *v, const gguf *g, const kern_table *k,

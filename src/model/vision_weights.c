@@ -5,6 +5,10 @@
  * Matrices stay in the file. Biases, norms, the position table and the patch embedding are decoded
  * to float32. The file stores the patch embedding as two tensors, one per frame of a frame pair;
  * they are interleaved to rows in the order of a patch.
+ *
+ * Model files of Ollama up to May 2026 have the vision encoder inside: keys qwen35.vision.*, tensors
+ * with other names, the projections of queries, keys and values as three tensors, and the patch
+ * embedding as one tensor in the order of a patch.
  */
 #include "base/mem.h"
 #include "kernels/dmath.h"
@@ -16,12 +20,22 @@
 
 enum { NAME_BYTES = 64, TABLE_SIDE = 48, MAX_DEPTH = 64, MAX_HIDDEN = 1 << 14 };
 
-bool vision_encoder_is_mmproj(const gguf *g)
+static bool has_architecture(const gguf *g, const char *name)
 {
     str architecture = {0};
     bool found = false;
     return gguf_get_str(g, "general.architecture", &architecture, &found, NULL) == MOTE_OK &&
-           found && str_is(architecture, "clip");
+           found && str_is(architecture, name);
+}
+
+bool vision_encoder_is_mmproj(const gguf *g)
+{
+    return has_architecture(g, "clip");
+}
+
+bool vision_encoder_is_inside(const gguf *g)
+{
+    return has_architecture(g, "qwen35") && gguf_find(g, "qwen35.vision.block_count") != NULL;
 }
 
 /* ---- metadata ---- */
@@ -48,8 +62,49 @@ static mote_status vision_check_kind(const gguf *g, mote_error *err)
     return MOTE_OK;
 }
 
-static mote_status vision_read_shape(vision_shape *s, const gguf *g, uint32_t n_embd,
-                                     mote_error *err)
+/* A vision encoder inside a model file has no kind; what differs in other models is checked. */
+static mote_status vision_check_inside(const gguf *g, mote_error *err)
+{
+    static const struct {
+        const char *key;
+        uint32_t want;
+    } expected[] = {{"qwen35.vision.patch_size", VISION_PATCH},
+                    {"qwen35.vision.spatial_merge_size", VISION_MERGE},
+                    {"qwen35.vision.temporal_patch_size", 2},
+                    {"qwen35.vision.num_channels", 3}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        uint32_t value = expected[i].want;
+        bool found;
+        TRY(gguf_get_u32(g, expected[i].key, &value, &found, err));
+        if (value != expected[i].want)
+            return err_set(err, MOTE_E_UNSUPPORTED, "%s is %u; supported: %u", expected[i].key,
+                           value, expected[i].want);
+    }
+    const gguf_kv *deep = gguf_find(g, "qwen35.vision.deepstack_visual_indexes");
+    if (deep != NULL && deep->is_array && deep->count > 0)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "vision encoders with deepstack layers are not supported");
+    return MOTE_OK;
+}
+
+static mote_status vision_read_inside(vision_shape *s, const gguf *g, uint32_t n_embd,
+                                      mote_error *err)
+{
+    const gguf_tensor *up = gguf_find_tensor(g, "v.blk.0.mlp.linear_fc1.weight");
+    bool found;
+    TRY(vision_check_inside(g, err));
+    TRY(gguf_get_u32(g, "qwen35.vision.block_count", &s->depth, NULL, err));
+    TRY(gguf_get_u32(g, "qwen35.vision.embedding_length", &s->hidden, NULL, err));
+    TRY(gguf_get_u32(g, "qwen35.vision.attention.head_count", &s->heads, NULL, err));
+    s->eps = 1e-6f;
+    TRY(gguf_get_f32(g, "qwen35.vision.attention.layer_norm_epsilon", &s->eps, &found, err));
+    s->ffn = up != NULL && up->dims[1] <= UINT32_MAX ? (uint32_t)up->dims[1] : 0;
+    TRY(gguf_get_u32(g, "qwen35.vision.feed_forward_length", &s->ffn, &found, err));
+    s->out = n_embd;
+    return MOTE_OK;
+}
+
+static mote_status vision_read_mmproj(vision_shape *s, const gguf *g, mote_error *err)
 {
     TRY(vision_check_kind(g, err));
     TRY(gguf_get_u32(g, "clip.vision.block_count", &s->depth, NULL, err));
@@ -57,7 +112,14 @@ static mote_status vision_read_shape(vision_shape *s, const gguf *g, uint32_t n_
     TRY(gguf_get_u32(g, "clip.vision.feed_forward_length", &s->ffn, NULL, err));
     TRY(gguf_get_u32(g, "clip.vision.attention.head_count", &s->heads, NULL, err));
     TRY(gguf_get_u32(g, "clip.vision.projection_dim", &s->out, NULL, err));
-    TRY(gguf_get_f32(g, "clip.vision.attention.layer_norm_epsilon", &s->eps, NULL, err));
+    return gguf_get_f32(g, "clip.vision.attention.layer_norm_epsilon", &s->eps, NULL, err);
+}
+
+static mote_status vision_read_shape(vision_shape *s, const gguf *g, uint32_t n_embd,
+                                     mote_error *err)
+{
+    TRY(vision_encoder_is_inside(g) ? vision_read_inside(s, g, n_embd, err)
+                                    : vision_read_mmproj(s, g, err));
     if (s->depth == 0 || s->depth > MAX_DEPTH || s->hidden == 0 || s->hidden > MAX_HIDDEN ||
         s->ffn == 0 || s->ffn > 4 * MAX_HIDDEN || s->heads == 0 || s->hidden % s->heads != 0)
         return err_set(
@@ -81,9 +143,29 @@ static mote_status vision_read_shape(vision_shape *s, const gguf *g, uint32_t n_
 
 /* ---- tensors ---- */
 
-static const char *vision_block_name(char *out, uint32_t block, const char *suffix)
+/* The name of a tensor without ".weight" or ".bias", in the file of the binder. */
+static const char *vision_name(const binder *b, const char *name)
 {
-    snprintf(out, NAME_BYTES, "v.blk.%u.%s", block, suffix);
+    static const char *const inside[][2] = {
+        {"v.position_embd", "v.pos_embed"},
+        {"v.patch_embd", "v.patch_embed"},
+        {"v.post_ln", "v.merger.norm"},
+        {"mm.0", "v.merger.linear_fc1"},
+        {"mm.2", "v.merger.linear_fc2"},
+        {"ln1", "norm1"},
+        {"ln2", "norm2"},
+        {"ffn_up", "mlp.linear_fc1"},
+        {"ffn_down", "mlp.linear_fc2"},
+    };
+    for (size_t i = 0; vision_encoder_is_inside(b->g) && i < sizeof inside / sizeof *inside; i++)
+        if (strcmp(name, inside[i][0]) == 0)
+            return inside[i][1];
+    return name;
+}
+
+static const char *vision_block_name(const binder *b, char *out, uint32_t block, const char *suffix)
+{
+    snprintf(out, NAME_BYTES, "v.blk.%u.%s", block, vision_name(b, suffix));
     return out;
 }
 
@@ -116,20 +198,47 @@ static vision_linear linear_rows(const vision_linear *whole, size_t first, size_
     return l;
 }
 
+/* One matrix with all rows. */
+static mote_status bind_vision_qkv(binder *b, uint32_t i, uint64_t h, vision_block *l)
+{
+    char n[NAME_BYTES];
+    vision_linear qkv = {0};
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "attn_qkv"), 3 * h, h, &qkv));
+    l->q = linear_rows(&qkv, 0, h);
+    l->k = linear_rows(&qkv, h, h);
+    l->v = linear_rows(&qkv, 2 * h, h);
+    l->kv_bias = l->k.b;
+    return MOTE_OK;
+}
+
+/* Three matrices. The biases of keys and values are copied, because the kernel reads them as one. */
+static mote_status bind_vision_three(binder *b, uint32_t i, uint64_t h, vision_block *l)
+{
+    char n[NAME_BYTES];
+    float *bias = arena_take(&b->memory, 2 * (size_t)h, sizeof *bias);
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "attn_q"), h, h, &l->q));
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "attn_k"), h, h, &l->k));
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "attn_v"), h, h, &l->v));
+    if (bias != NULL) {
+        memcpy(bias, l->k.b, (size_t)h * sizeof *bias);
+        memcpy(bias + h, l->v.b, (size_t)h * sizeof *bias);
+    }
+    l->kv_bias = bias;
+    return MOTE_OK;
+}
+
 static mote_status bind_vision_block(binder *b, const vision_shape *s, uint32_t i, vision_block *l)
 {
     const uint64_t h = s->hidden;
-    char n[NAME_BYTES];
-    vision_linear qkv = {0};
-    TRY(bind_vision_norm(b, vision_block_name(n, i, "ln1"), h, &l->attn_norm));
-    TRY(bind_vision_norm(b, vision_block_name(n, i, "ln2"), h, &l->ffn_norm));
-    TRY(bind_vision_linear(b, vision_block_name(n, i, "attn_qkv"), 3 * h, h, &qkv));
-    TRY(bind_vision_linear(b, vision_block_name(n, i, "attn_out"), h, h, &l->out));
-    TRY(bind_vision_linear(b, vision_block_name(n, i, "ffn_up"), s->ffn, h, &l->up));
-    TRY(bind_vision_linear(b, vision_block_name(n, i, "ffn_down"), h, s->ffn, &l->down));
-    l->q = linear_rows(&qkv, 0, h);
-    l->kv = linear_rows(&qkv, h, 2 * h);
-    return MOTE_OK;
+    char n[NAME_BYTES], qkv[NAME_BYTES];
+    TRY(bind_vision_norm(b, vision_block_name(b, n, i, "ln1"), h, &l->attn_norm));
+    TRY(bind_vision_norm(b, vision_block_name(b, n, i, "ln2"), h, &l->ffn_norm));
+    const bool three =
+        gguf_find_tensor(b->g, vision_block_name(b, qkv, i, "attn_q.weight")) != NULL;
+    TRY(three ? bind_vision_three(b, i, h, l) : bind_vision_qkv(b, i, h, l));
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "attn_out"), h, h, &l->out));
+    TRY(bind_vision_linear(b, vision_block_name(b, n, i, "ffn_up"), s->ffn, h, &l->up));
+    return bind_vision_linear(b, vision_block_name(b, n, i, "ffn_down"), h, s->ffn, &l->down);
 }
 
 /* The weights of frame `time` of a pair; the file has [hidden][channel][y][x]. */
@@ -151,18 +260,40 @@ static mote_status bind_patch_frame(binder *b, const char *name, uint64_t hidden
     return MOTE_OK;
 }
 
+/* Both frames in one tensor: [hidden * channel][frame][y][x]. */
+static mote_status bind_patch_frames(binder *b, const char *name, uint64_t hidden, float *rows)
+{
+    const gguf_tensor *t = gguf_find_tensor(b->g, name);
+    if (t == NULL || t->format == NULL || t->format->block_values != 1 ||
+        t->dims[0] != VISION_PATCH || t->dims[1] != VISION_PATCH || t->dims[2] != 2 ||
+        t->dims[3] != 3 * hidden)
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%s' is missing or not 16 x 16 x 2 x %llu floats", name,
+                       (unsigned long long)(3 * hidden));
+    b->parameters += hidden * VISION_PATCH_VALUES;
+    if (rows != NULL)
+        t->format->decode(t->data, (size_t)hidden * VISION_PATCH_VALUES, rows);
+    return MOTE_OK;
+}
+
 static mote_status bind_patch(binder *b, const vision_shape *s, vision_linear *l)
 {
     float *rows = arena_take(&b->memory, (size_t)s->hidden * VISION_PATCH_VALUES, sizeof *rows);
-    TRY(bind_patch_frame(b, "v.patch_embd.weight", s->hidden, 0, rows));
-    TRY(bind_patch_frame(b, "v.patch_embd.weight.1", s->hidden, 1, rows));
+    const char *bias = "v.patch_embd.bias";
+    if (vision_encoder_is_inside(b->g)) {
+        TRY(bind_patch_frames(b, "v.patch_embed.weight", s->hidden, rows));
+        bias = "v.patch_embed.bias";
+    } else {
+        TRY(bind_patch_frame(b, "v.patch_embd.weight", s->hidden, 0, rows));
+        TRY(bind_patch_frame(b, "v.patch_embd.weight.1", s->hidden, 1, rows));
+    }
     l->w = (nn_matrix){.data = (const unsigned char *)rows,
                        .format = quant_get(QUANT_F32),
                        .gemm = b->k->gemm_f32,
                        .rows = s->hidden,
                        .cols = VISION_PATCH_VALUES,
                        .row_bytes = VISION_PATCH_VALUES * sizeof(float)};
-    return bind_vector(b, "v.patch_embd.bias", s->hidden, &l->b);
+    return bind_vector(b, bias, s->hidden, &l->b);
 }
 
 static mote_status vision_bind_all(binder *b, vision_encoder *v)
@@ -170,17 +301,19 @@ static mote_status vision_bind_all(binder *b, vision_encoder *v)
     const vision_shape *s = &v->shape;
     const uint64_t merged = (uint64_t)VISION_MERGE * VISION_MERGE * s->hidden;
     float *positions;
+    char table[NAME_BYTES];
     v->blocks = arena_take(&b->memory, s->depth, sizeof *v->blocks);
     TRY(bind_patch(b, s, &v->patch));
-    TRY(bind_floats(b, "v.position_embd.weight", s->hidden, TABLE_SIDE * TABLE_SIDE, &positions));
+    snprintf(table, sizeof table, "%s.weight", vision_name(b, "v.position_embd"));
+    TRY(bind_floats(b, table, s->hidden, TABLE_SIDE * TABLE_SIDE, &positions));
     v->positions = positions;
     for (uint32_t i = 0; i < s->depth; i++) {
         vision_block counted;
         TRY(bind_vision_block(b, s, i, v->blocks != NULL ? &v->blocks[i] : &counted));
     }
-    TRY(bind_vision_norm(b, "v.post_ln", s->hidden, &v->merge_norm));
-    TRY(bind_vision_linear(b, "mm.0", merged, merged, &v->merge_in));
-    TRY(bind_vision_linear(b, "mm.2", s->out, merged, &v->merge_out));
+    TRY(bind_vision_norm(b, vision_name(b, "v.post_ln"), s->hidden, &v->merge_norm));
+    TRY(bind_vision_linear(b, vision_name(b, "mm.0"), merged, merged, &v->merge_in));
+    TRY(bind_vision_linear(b, vision_name(b, "mm.2"), s->out, merged, &v->merge_out));
     v->parameters = b->parameters;
     v->kinds = b->kinds;
     return MOTE_OK;

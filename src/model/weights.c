@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,28 +33,43 @@ mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
     return MOTE_OK;
 }
 
-/* Converted NVFP4 models have a factor per matrix in a tensor of its own. Ignoring it would give
- * wrong results. */
-static mote_status bind_check_scale(binder *b, const char *name)
+/* Files made from NVFP4 checkpoints have a factor per matrix in a tensor of its own: X.scale for
+ * X.weight; some converters name it X.weight.scale. */
+static const gguf_tensor *bind_find_factor(const binder *b, const char *name)
 {
-    char scale[128];
-    const size_t stem = strlen(name) - strlen("weight");
-    if (strlen(name) >= sizeof scale || strcmp(name + stem, "weight") != 0)
+    char scale[2 * GGUF_MAX_KEY];
+    const size_t n = strlen(name), suffix = strlen("weight");
+    if (n < suffix || n > GGUF_MAX_KEY || strcmp(name + n - suffix, "weight") != 0)
+        return NULL;
+    snprintf(scale, sizeof scale, "%.*sscale", (int)(n - suffix), name);
+    const gguf_tensor *t = gguf_find_tensor(b->g, scale);
+    snprintf(scale, sizeof scale, "%s.scale", name);
+    return t != NULL ? t : gguf_find_tensor(b->g, scale);
+}
+
+mote_status bind_factor(binder *b, const char *name, float *factor)
+{
+    const gguf_tensor *t = bind_find_factor(b, name);
+    *factor = 0;
+    if (t == NULL)
         return MOTE_OK;
-    snprintf(scale, sizeof scale, "%.*sscale", (int)stem, name);
-    if (gguf_find_tensor(b->g, scale) == NULL)
-        return MOTE_OK;
-    return err_set(b->err, MOTE_E_UNSUPPORTED,
-                   "tensor '%s': factors of matrices are not supported; use a file without them, "
-                   "such as Q4_K_M",
-                   scale);
+    if (t->format != quant_get(QUANT_F32) || t->bytes != sizeof *factor)
+        return err_set(b->err, MOTE_E_UNSUPPORTED, "tensor '%.*s' must be one F32 value",
+                       STR_ARG(t->name));
+    memcpy(factor, t->data, sizeof *factor);
+    if (!(*factor > 0 && *factor <= FLT_MAX))
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%.*s', the factor of a matrix, must be positive and finite, got %g",
+                       STR_ARG(t->name), (double)*factor);
+    return MOTE_OK;
 }
 
 mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
 {
     const gguf_tensor *t = NULL;
     TRY(bind_find(b, name, cols, rows, &t));
-    TRY(bind_check_scale(b, name));
+    float factor;
+    TRY(bind_factor(b, name, &factor));
     uint64_t row_bytes;
     uint32_t act_block = t->format->act == QUANT_ACT_256 ? 256 : 32;
     if (!quant_row_bytes(t->format->format, cols, &row_bytes) ||
@@ -67,7 +83,8 @@ mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t col
                      .gemm = nn_gemm_for(b->k, t->format->format),
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
-                     .row_bytes = (size_t)row_bytes};
+                     .row_bytes = (size_t)row_bytes,
+                     .factor = factor};
     return MOTE_OK;
 }
 
@@ -92,14 +109,16 @@ mote_status bind_vector(binder *b, const char *name, uint64_t n, const float **o
 mote_status bind_float_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
                               nn_matrix *m)
 {
-    float *values;
+    float *values, factor;
     TRY(bind_floats(b, name, cols, rows, &values));
+    TRY(bind_factor(b, name, &factor));
     *m = (nn_matrix){.data = (const unsigned char *)values,
                      .format = quant_get(QUANT_F32),
                      .gemm = b->k->gemm_f32,
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
-                     .row_bytes = (size_t)cols * sizeof(float)};
+                     .row_bytes = (size_t)cols * sizeof(float),
+                     .factor = factor};
     return MOTE_OK;
 }
 
@@ -213,9 +232,14 @@ static mote_status weights_bind_all(binder *b, const hparams *hp, const gguf *dr
 {
     w->layers = arena_take(&b->memory, hp->n_layers, sizeof *w->layers);
     TRY(bind_matrix(b, "token_embd.weight", hp->n_vocab, hp->n_embd, &w->embd));
+    if (w->embd.factor != 0)
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "an embedding table with a factor (token_embd.scale) is not supported");
     w->tied = gguf_find_tensor(b->g, "output.weight") == NULL;
     w->head = w->embd;
-    if (!w->tied)
+    if (w->tied)
+        TRY(bind_factor(b, "output.weight", &w->head.factor));
+    else
         TRY(bind_matrix(b, "output.weight", hp->n_vocab, hp->n_embd, &w->head));
     TRY(bind_vector(b, "output_norm.weight", hp->n_embd, &w->out_norm));
     for (uint32_t i = 0; i < hp->n_layers; i++) {

@@ -89,6 +89,8 @@ typedef struct binder {
 /* Finds a tensor with exactly these dimensions, fastest first. */
 mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
                       const gguf_tensor **out);
+/* The factor of a matrix, by the name of its tensor; 0: none. */
+mote_status bind_factor(binder *b, const char *name, float *factor);
 /* A matrix that stays in the file: y [rows] = m x [cols]. */
 mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m);
 /* A matrix decoded to float32, for products with full precision. */

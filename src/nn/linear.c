@@ -124,6 +124,19 @@ static size_t task_rows(const nn_matrix *w, size_t n_tokens, uint32_t threads)
     return rows > ROW_UNIT ? rows : ROW_UNIT;
 }
 
+/* Rows of a matrix times all tokens. The factor is a multiplication of the finished sum. */
+static void matrix_multiply(const nn_matrix *w, const kern_gemm_args *args)
+{
+    w->gemm(args);
+    if (w->factor == 0)
+        return;
+    for (size_t t = 0; t < args->x->n; t++) {
+        float *y = args->y + t * args->y_stride;
+        for (size_t r = 0; r < args->rows; r++)
+            y[r] *= w->factor;
+    }
+}
+
 static void linear_task(void *ctx, uint32_t task, uint32_t worker)
 {
     const linear_run *run = ctx;
@@ -142,7 +155,7 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
         .y_stride = p->y_stride,
         .scratch = nn_worker(run->n, worker),
     };
-    p->w->gemm(&args);
+    matrix_multiply(p->w, &args);
 }
 
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
@@ -189,7 +202,7 @@ static void picked_task(void *ctx, uint32_t task, uint32_t worker)
         .y_stride = run->n_ids,
         .scratch = nn_worker(run->n, worker),
     };
-    run->w->gemm(&args);
+    matrix_multiply(run->w, &args);
 }
 
 void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, const mote_token *ids,

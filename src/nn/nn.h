@@ -78,9 +78,10 @@ typedef struct nn_matrix {
     const quant_info *format;
     kern_gemm_fn *gemm;
     size_t rows, cols, row_bytes;
+    float factor; /* multiplies every output; 0: none */
 } nn_matrix;
 
-/* Row `row` as f32. */
+/* Row `row` as f32, without the factor. */
 static inline void nn_matrix_row(const nn_matrix *m, size_t row, float *x)
 {
     m->format->decode(m->data + row * m->row_bytes, m->cols / m->format->block_values, x);

@@ -137,7 +137,7 @@ static uint32_t sort_prefilling(sched *s)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         sched_job *job = s->slots[i];
-        if (job->state != JOB_PREFILL)
+        if (job->state != JOB_PREFILL || (s->hold_background && job->key->background))
             continue;
         uint32_t at = n++;
         for (; at > 0 && tokens_left(s->prefilling[at - 1]) > tokens_left(job); at--)
@@ -242,6 +242,15 @@ static uint32_t count_delayed_keys(const sched *s)
     return n;
 }
 
+/* A request that arrives takes background jobs out of the step, so their steps are short. */
+static bool prefilling_is_background(const sched *s, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!s->prefilling[i]->key->background)
+            return false;
+    return true;
+}
+
 /* Divides the prefill budget equally between the keys. The key with the fewest tokens left is
  * first, and what it does not need goes to the others. */
 static void batch_add_prefill(sched *s)
@@ -250,7 +259,7 @@ static void batch_add_prefill(sched *s)
     size_t score_rows = SCHED_SCORE_ROWS;
     uint32_t keys = count_prefilling_keys(s, n);
     size_t rows = prefill_budget_rows(&s->budget, s->n_decode_rows, n, count_delayed_keys(s));
-    if (s->other_engine_ran)
+    if (s->other_engine_ran || (n > 0 && prefilling_is_background(s, n)))
         rows = prefill_budget_shared(&s->budget, rows);
     for (; keys > 0 && rows > 0; keys--) {
         sched_key *least = NULL;

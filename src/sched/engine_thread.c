@@ -35,6 +35,7 @@ void slot_add(sched *s, sched_job *job)
 static void admit_jobs(sched *s)
 {
     sched_job *job;
+    atomic_store(&s->any_foreground, false); /* the slots are filled now */
     s->disk_event = false;
     copy_dropped(s);
     prefix_table_apply_requests(s);
@@ -220,11 +221,23 @@ static void step_remove_job(sched *s, const sched_job *job)
     s->stats_delta.aborted_inside++;
 }
 
+/* The jobs continue with the next step that has background jobs. Scores and sums of a prompt are
+ * written by the step, so those jobs stay in it. */
+static void step_remove_background(sched *s)
+{
+    for (size_t i = 0; i < s->n_work; i++)
+        if (s->work_job[i] != NULL && s->work_job[i]->key->background &&
+            s->work_job[i]->options.kind == SCHED_ANSWER)
+            step_remove_job(s, s->work_job[i]);
+}
+
 /* Ends jobs that must stop. Called between two layers of a step, and while this thread waits for
  * the core lock. */
 static void end_stopped_jobs(void *with)
 {
     sched *s = with;
+    if (atomic_exchange_explicit(&s->any_foreground, false, memory_order_relaxed))
+        step_remove_background(s);
     if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->next_deadline)
         return;
     pthread_mutex_lock(&s->lock);

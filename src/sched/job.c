@@ -199,6 +199,8 @@ mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
         s->stats.jobs++;
         s->busy++;
         job->stage = JOB_QUEUED;
+        if (!job->options.background)
+            atomic_store(&s->any_foreground, true);
         cancelled = engine_unload_cancel(s);
         pthread_cond_signal(&s->work_ready);
     }

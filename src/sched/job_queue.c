@@ -19,7 +19,7 @@ bool queue_put(sched *s, sched_job *job)
     if (s->n_queue == s->options.queue)
         return false;
     job->round = s->round + 1;
-    job->key = share_key_of(s, job->options.client);
+    job->key = share_key_of(s, job->options.client, job->options.background);
     job->key->jobs++;
     for (uint32_t i = 0; i < s->n_queue; i++)
         if (s->queue[i]->key == job->key && s->queue[i]->round >= job->round)

@@ -17,6 +17,12 @@
  * The rows of a key that is more than SHARE_LEAD ahead are left out of a step, so the key with one
  * stream is not limited to an eighth of the tokens. See docs/decisions/0010-fair-share.md.
  *
+ * Background jobs (batches) have keys of their own, which get the slots that the other keys leave, and
+ * never the last one: the next request must not wait until a job is paused. While another job
+ * prefills or decodes, background jobs keep their sessions and are left out of the steps, except one in
+ * SHARE_BACKGROUND_EVERY, so that a busy server finishes its batches too. A request that arrives takes
+ * them out of the running step (engine_thread.c).
+ *
  * All functions run on the engine thread except share_key_of. Those that read the queue need the
  * mutex.
  */
@@ -24,12 +30,12 @@
 
 /* ---- the table of keys ---- */
 
-sched_key *share_key_of(sched *s, uint64_t client)
+sched_key *share_key_of(sched *s, uint64_t client, bool background)
 {
     sched_key *free_key = NULL;
     for (uint32_t i = 0; i < s->n_keys; i++) {
         sched_key *key = &s->keys[i];
-        if (key->client == client)
+        if (key->client == client && key->background == background)
             return key;
         if (key->jobs == 0 && free_key == NULL)
             free_key = key;
@@ -38,7 +44,7 @@ sched_key *share_key_of(sched *s, uint64_t client)
      * room for one key per job, so there is always a free entry. */
     const bool reuse = free_key != NULL && s->n_keys >= SHARE_REMEMBERED;
     sched_key *key = reuse ? free_key : &s->keys[s->n_keys++];
-    *key = (sched_key){.client = client};
+    *key = (sched_key){.client = client, .background = background};
     return key;
 }
 
@@ -117,18 +123,26 @@ static bool key_before(const sched_key *a, const sched_key *b, uint32_t share)
     return queue_before(a->next, b->next);
 }
 
-/* Sets key->slots of the active keys: equal numbers; a key that needs fewer leaves the rest to the
- * others. */
-static void share_divide_slots(sched *s)
+static uint32_t share_count_keys(const sched *s, bool background)
 {
-    uint32_t left = s->options.parallel, open = s->n_active, share = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        n += s->active[i]->background == background;
+    return n;
+}
+
+/* Sets key->slots of the active keys of one kind: equal numbers; a key that needs fewer leaves the
+ * rest to the others. Returns the slots that are left. */
+static uint32_t share_divide_slots_of(sched *s, bool background, uint32_t left)
+{
+    uint32_t open = share_count_keys(s, background), share = 0;
     bool changed = true;
     while (changed && open > 0) { /* keys that need no more than an equal share */
         changed = false;
         share = left / open;
         for (uint32_t i = 0; i < s->n_active; i++) {
             sched_key *key = s->active[i];
-            if (key->slots > 0 || key_demand(key) > share)
+            if (key->background != background || key->slots > 0 || key_demand(key) > share)
                 continue;
             key->slots = key_demand(key);
             left -= key->slots;
@@ -137,9 +151,9 @@ static void share_divide_slots(sched *s)
         }
     }
     if (open == 0)
-        return;
+        return left;
     for (uint32_t i = 0; i < s->n_active; i++) /* the others */
-        s->active[i]->open = s->active[i]->slots == 0;
+        s->active[i]->open = s->active[i]->background == background && s->active[i]->slots == 0;
     for (uint32_t i = 0; i < s->n_active; i++)
         if (s->active[i]->open)
             s->active[i]->slots = share;
@@ -151,6 +165,16 @@ static void share_divide_slots(sched *s)
         best->slots++;
         best->open = false;
     }
+    return 0;
+}
+
+static void share_divide_slots(sched *s)
+{
+    const uint32_t all = s->options.parallel;
+    uint32_t left = share_divide_slots_of(s, false, all);
+    if (left == all && all > 1)
+        left--;
+    share_divide_slots_of(s, true, left);
 }
 
 /* ---- preemption ---- */
@@ -168,7 +192,7 @@ static bool job_may_pause(const sched *s, const sched_job *job)
 {
     if (job->state == JOB_PAUSED || job->aborted)
         return false;
-    if (job->session == NULL)
+    if (job->session == NULL || job->key->background)
         return true;
     int64_t quantum = SHARE_QUANTUM;
     if (!share_resumes_a_job(s) && !prefix_cache_can_park(s))
@@ -260,17 +284,15 @@ void share_charge(sched_job *job, size_t from, size_t to)
 
 /* ---- decode rows ---- */
 
-void share_limit_decode(sched *s)
+/* Sets key->skip of the keys of one kind. */
+static void share_limit_decode_of(sched *s, bool background)
 {
     int64_t lowest = INT64_MAX;
     uint32_t keys = 0;
-    for (uint32_t i = 0; i < s->n_active; i++)
-        s->active[i]->decode_rows = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->state == JOB_DECODE)
-            s->slots[i]->key->decode_rows++;
     for (uint32_t i = 0; i < s->n_active; i++) {
-        sched_key *key = s->active[i];
+        const sched_key *key = s->active[i];
+        if (key->background != background)
+            continue;
         keys += key->decode_rows > 0;
         if (key->decode_rows > 0 && key->decodes && key->decoded < lowest)
             lowest = key->decoded;
@@ -279,12 +301,42 @@ void share_limit_decode(sched *s)
         lowest = 0;
     for (uint32_t i = 0; i < s->n_active; i++) {
         sched_key *key = s->active[i];
+        if (key->background != background)
+            continue;
         if (key->decode_rows > 0 && !key->decodes)
             key->decoded = lowest; /* it starts to decode */
         key->decodes = key->decode_rows > 0;
         key->skip = keys > 1 && key->decoded > lowest + SHARE_LEAD;
         key->behind = key->decoded <= lowest;
     }
+}
+
+/* Does a job that is not in the background prefill or decode? One that waits may wait for the
+ * prefill of a background job. */
+static bool share_has_foreground(const sched *s)
+{
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const sched_job *job = s->slots[i];
+        if (!job->key->background && (job->state == JOB_PREFILL || job->state == JOB_DECODE))
+            return true;
+    }
+    return false;
+}
+
+void share_limit_decode(sched *s)
+{
+    for (uint32_t i = 0; i < s->n_active; i++)
+        s->active[i]->decode_rows = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->state == JOB_DECODE)
+            s->slots[i]->key->decode_rows++;
+    share_limit_decode_of(s, false);
+    share_limit_decode_of(s, true);
+    s->hold_background = share_has_foreground(s) && ++s->held_steps < SHARE_BACKGROUND_EVERY;
+    if (!s->hold_background)
+        s->held_steps = 0;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        s->active[i]->skip |= s->hold_background && s->active[i]->background;
 }
 
 void share_count_decode(sched_key *key, size_t rows)
@@ -295,7 +347,8 @@ void share_count_decode(sched_key *key, size_t rows)
 bool share_is_starved(const sched *s, const sched_key *key)
 {
     for (uint32_t i = 0; i < s->n_active; i++)
-        if (s->active[i]->service >= key->service + SHARE_MAX_CREDIT)
+        if (s->active[i]->background == key->background &&
+            s->active[i]->service >= key->service + SHARE_MAX_CREDIT)
             return true;
     return false;
 }

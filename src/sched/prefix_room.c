@@ -103,13 +103,31 @@ static sched_job *key_victim(const sched *s, const sched_key *key, const mote_se
     return NULL;
 }
 
+/* The youngest background job with a session; NULL: none. */
+static sched_job *background_victim(const sched *s, const mote_session *except)
+{
+    for (uint32_t i = s->n_slots; i > 0; i--) {
+        sched_job *job = s->slots[i - 1];
+        if (job->key->background && job->session != NULL && job->session != except)
+            return job;
+    }
+    return NULL;
+}
+
 /* A job without a session needs so many KV positions: preempts a job of the key that holds the
  * most. The job's own key must stay within an equal part, or be starved. */
 static bool preempt_for(sched *s, const sched_job *job, uint64_t need, const mote_session *except)
 {
     uint64_t held;
     const sched_key *most = key_with_most(s, job->key, &held);
+    sched_job *background = job->key->background ? NULL : background_victim(s, except);
     uint32_t keys = 1;
+    if (background != NULL) {
+        job_lose_session(s, background, true);
+        return true;
+    }
+    if (most != NULL && job->key->background && !most->background)
+        return false;
     for (uint32_t i = 0; i < s->n_active; i++)
         keys += s->active[i] != job->key && s->active[i]->running > 0;
     const uint64_t part = s->usage.positions_total / keys;
@@ -154,6 +172,9 @@ bool prefix_cache_make_room(sched *s)
         n += s->slots[i]->session != NULL;
     if (n < 2)
         return false;
-    job_lose_session(s, key_victim(s, key_with_most(s, NULL, &held), NULL, true), true);
+    sched_job *victim = background_victim(s, NULL);
+    if (victim == NULL)
+        victim = key_victim(s, key_with_most(s, NULL, &held), NULL, true);
+    job_lose_session(s, victim, true);
     return true;
 }

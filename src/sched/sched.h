@@ -18,6 +18,8 @@
  * more than its share is preempted: its youngest job pauses and keeps its session if memory allows
  * (key_share.c).
  *
+ * Background jobs get the slots and the time that other jobs leave: see key_share.c.
+ *
  * Threads: the engine thread, started by sched_new, owns the engine, its sessions and the turns of
  * running jobs. The loop thread submits, drops and collects. Both share one mutex, which is never
  * held during a step. Events arrive in batches: one wake() per step at most.
@@ -110,6 +112,7 @@ typedef struct sched_job_options {
     uint64_t client;   /* API key or address; every client gets an equal share */
     uint64_t ns;       /* cache namespace: prefixes are shared only inside it */
     double seconds;    /* time limit since submission; then it stops as by length; 0: none */
+    bool background;   /* jobs of batches: all others come first */
     bool no_reuse;     /* do not use the prefix cache */
     bool mean;         /* SCHED_EMBED: mean over all tokens; implies no_reuse */
     size_t score_from; /* SCHED_SCORE: first token with a score; 0 counts as 1 */
@@ -270,7 +273,8 @@ typedef struct sched_stats {
     uint64_t paused;    /* times a job lost its slot to another client */
     uint64_t steps, step_rows, prefill_rows;
     spec_stats spec;
-    uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
+    /* times a job was taken out of a running step: dropped, out of time, or in the background */
+    uint64_t aborted_inside;
     double step_seconds;
     uint32_t queued, prefilling, decoding, idle_sessions;
     uint32_t parallel;

@@ -41,8 +41,9 @@ enum {
     SHARE_ROW = 20,         /* decode row of the key that is behind, */
     SHARE_ROW_AHEAD = 17,   /* and of the others, which get up to 20/17 of its rows */
     SHARE_LEAD = 8 * SHARE_ROW,
-    SHARE_PAUSED = 8,       /* paused jobs per slot, at most */
-    SHARE_REMEMBERED = 256, /* inactive keys with remembered counters, at least */
+    SHARE_PAUSED = 8,            /* paused jobs per slot, at most */
+    SHARE_BACKGROUND_EVERY = 16, /* steps: background jobs are in one of so many of other jobs */
+    SHARE_REMEMBERED = 256,      /* inactive keys with remembered counters, at least */
 };
 
 typedef enum job_stage { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_stage;
@@ -58,6 +59,7 @@ typedef enum job_state {
 /* An API key, or an address if there are no keys, with the service it got. */
 typedef struct sched_key {
     uint64_t client;
+    bool background;
     uint32_t jobs; /* mutex: queued and running */
     /* ---- engine thread ---- */
     bool was_active; /* it had jobs in the last allocation */
@@ -183,9 +185,10 @@ struct sched {
     uint64_t round;  /* of the job taken last */
     sched_key *keys; /* [max_keys]: `client` and `jobs`; other fields: engine thread */
     uint32_t n_keys, max_keys;
-    uint64_t n_jobs;         /* submitted */
-    uint32_t busy;           /* queued or running, without dropped ones */
-    atomic_bool any_dropped; /* a running job was dropped; read without the mutex as a hint */
+    uint64_t n_jobs;            /* submitted */
+    uint32_t busy;              /* queued or running, without dropped ones */
+    atomic_bool any_dropped;    /* a running job was dropped; read without the mutex as a hint */
+    atomic_bool any_foreground; /* a job that is not in the background arrived; the same */
     sched_job *mailbox, **mailbox_end;
     double prefill_rate; /* rows per second, moving average */
     sched_stats stats;
@@ -204,6 +207,8 @@ struct sched {
     uint32_t n_slots, max_slots;
     sched_key **active; /* [max_keys]: keys with jobs, of the last allocation */
     uint32_t n_active;
+    bool hold_background; /* the step has no rows of background jobs */
+    uint32_t held_steps;  /* since the last one that had some */
     sched_job **finished; /* [max_slots]: since the last publication */
     uint32_t n_finished;
     uint64_t n_ended;   /* jobs that ever left their slot */
@@ -252,13 +257,14 @@ uint32_t queue_position(const sched *s, const sched_job *job);
 
 /* ---- key_share.c; engine thread ---- */
 
-/* Under the mutex, any thread: the entry of this client. */
-sched_key *share_key_of(sched *s, uint64_t client);
+/* Under the mutex, any thread: the entry of this client. Its background jobs have one of their own.
+ */
+sched_key *share_key_of(sched *s, uint64_t client, bool background);
 /* Under the mutex: divides the slots between the keys, pauses jobs, and fills the free slots. */
 void share_fill_slots(sched *s);
 /* Counts the tokens from position `from` to `to`, which the last step computed, as service. */
 void share_charge(sched_job *job, size_t from, size_t to);
-/* Sets key->skip of all active keys for the next step. */
+/* Sets key->skip of all active keys and s->hold_background for the next step. */
 void share_limit_decode(sched *s);
 /* The step carries so many decode rows of the key. */
 void share_count_decode(sched_key *key, size_t rows);

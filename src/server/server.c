@@ -10,6 +10,7 @@
 #include "server/api/router.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/local_key.h"
+#include "server/batch/batches.h"
 #include "server/generation/generation.h"
 #include "server/http/http_server.h"
 #include "server/vision/vision_service.h"
@@ -138,6 +139,10 @@ static void server_check_files(server *s)
 static void server_on_tick(void *context, double now)
 {
     server *s = context;
+    if (s->options.local.start != NULL)
+        s->options.local.tick(s->options.local.with, now);
+    if (s->context.batches != NULL)
+        batches_tick(s->context.batches, now);
     if (now - s->last_second >= 1) {
         s->last_second = now;
         generation_tick(&s->context);
@@ -156,6 +161,12 @@ static void server_on_stop(void *context)
 {
     server *s = context;
     s->context.stopping = true;
+    if (s->context.batches != NULL)
+        batches_stop(s->context.batches);
+    if (s->options.local.start != NULL) {
+        s->options.local.stop(s->options.local.with);
+        return;
+    }
     systemd_notify("STOPPING=1");
     log_message(&s->context.log, 1, "stopping: %u connections with unfinished requests",
                 http_server_busy(s->http));
@@ -243,7 +254,7 @@ static mote_status server_check_exposure(const server *s, mote_error *err)
 static void server_make_local_key(server *s)
 {
     mote_error err;
-    if (server_n_keys(s) > 0)
+    if (server_n_keys(s) > 0 || s->options.local.start != NULL)
         return;
     if (local_key_create(&s->local_key, http_server_listening(s->http), &err) == MOTE_OK)
         access_set_local_key(s->context.access, &s->local_key.digest);
@@ -264,6 +275,7 @@ static mote_status server_make_http(server *s, mote_error *err)
     const http_server_options http = {.limits = &s->limits,
                                       .listen = o->listen,
                                       .n_listen = o->n_listen,
+                                      .no_sockets = o->local.start != NULL,
                                       .vary_origin = o->n_origins > 0,
                                       .drain_delay = o->drain_delay,
                                       .drain_seconds = o->drain_seconds};
@@ -305,6 +317,19 @@ static mote_status server_make_models(server *s, mote_error *err)
     return text_store_new(&c->reports, &reports_limits, err);
 }
 
+/* Uploads, and batches that an earlier server has left. */
+static mote_status server_open_files(server *s, mote_error *err)
+{
+    server_context *c = &s->context;
+    const uint32_t parallel = s->options.sched.parallel;
+    const file_store_limits most = {.files = (uint32_t)s->limits.at[LIMIT_FILES],
+                                    .total_bytes = (uint64_t)s->limits.at[LIMIT_FILES_BYTES]};
+    if (s->options.files == NULL)
+        return MOTE_OK;
+    TRY(file_store_open(&c->files, s->options.files, &most, err));
+    return batches_open(&c->batches, c, c->files, parallel, err);
+}
+
 /* ---- sandbox ---- */
 
 static void server_limit_files(server *s)
@@ -323,7 +348,8 @@ static void server_limit_files(server *s)
     for (size_t i = 0; i < o->n_listen; i++)
         if (strncmp(o->listen[i], "unix:", 5) == 0)
             files.removed[files.n_removed++] = o->listen[i] + 5;
-    files.written = o->sched.disk_directory;
+    files.written = o->files;
+    files.cached = o->sched.disk_directory;
     server_sandbox_limit_files(&s->sandbox, &files);
 }
 
@@ -364,6 +390,7 @@ static mote_status server_init(server *s, const server_options *o, mote_error *e
     c->several_models = o->n_models != 1;
     TRY(server_set_limits(s, err));
     TRY(server_make_http(s, err));
+    TRY(server_open_files(s, err));
     if (o->sandbox != SERVER_SANDBOX_OFF)
         server_limit_files(s); /* before server_make_models starts threads */
     if (o->sandbox != SERVER_SANDBOX_OFF)
@@ -372,7 +399,8 @@ static mote_status server_init(server *s, const server_options *o, mote_error *e
     TRY(server_make_models(s, err));
     TRY(http_server_start(s->http, err));
     if (o->sandbox != SERVER_SANDBOX_OFF)
-        server_sandbox_limit_calls(&s->sandbox, s->options.sched.disk_directory != NULL);
+        server_sandbox_limit_calls(&s->sandbox, s->options.files != NULL ||
+                                                    s->options.sched.disk_directory != NULL);
     return server_check_sandbox(s, s->sandbox.seccomp, err);
 }
 
@@ -394,9 +422,14 @@ mote_status server_new(server **out, const server_options *options, mote_error *
 mote_status server_run(server *s, mote_error *err)
 {
     (void)err;
-    s->watchdog = systemd_watchdog();
+    const server_local *local = &s->options.local;
     s->context.started = s->last_second = s->last_watchdog = os_now();
-    systemd_notify("READY=1");
+    if (local->start != NULL) {
+        local->start(local->with, &s->context);
+    } else {
+        s->watchdog = systemd_watchdog();
+        systemd_notify("READY=1");
+    }
     http_server_run(s->http);
     return MOTE_OK;
 }
@@ -410,6 +443,8 @@ void server_free(server *s)
 {
     if (s == NULL)
         return;
+    batches_close(s->context.batches);
+    file_store_close(s->context.files);
     text_store_free(s->context.reports);
     text_store_free(s->context.items);
     text_store_free(s->context.responses);

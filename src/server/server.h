@@ -19,7 +19,17 @@ enum { SERVER_MAX_LIMITS = 16 };
 
 typedef struct server server;
 
+/* Work inside the process instead of clients: `mote batch`. All functions run on the thread of
+ * server_run(). */
+typedef struct server_local {
+    void (*start)(void *with, server_context *ctx); /* when server_run() begins; NULL: not local */
+    void (*tick)(void *with, double now);           /* every 100 ms */
+    void (*stop)(void *with);                       /* end all requests now */
+    void *with;
+} server_local;
+
 typedef struct server_options {
+    server_local local;                       /* with `start`, the server has no sockets */
     model_to_serve models[SERVER_MAX_MODELS]; /* the first one also serves unknown names */
     size_t n_models;
     model_catalog catalog;          /* installed models, loaded on request, instead of `models` */
@@ -46,6 +56,7 @@ typedef struct server_options {
     double drain_delay;   /* seconds; see http_server.h */
     double drain_seconds; /* 0: 30 */
     server_sandbox_mode sandbox;
+    const char *files; /* directory of /v1/files and /v1/batches; NULL: none are stored */
     const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE"; see limits.h */
     size_t n_limits;
 } server_options;

@@ -52,10 +52,13 @@ static void head_use_string(gguf_head *h, str key, str value)
 
 static void head_use_number(gguf_head *h, str key, uint32_t value)
 {
-    char embedding[GGUF_HEAD_NAME_BYTES + 32];
+    char embedding[GGUF_HEAD_NAME_BYTES + 32], vision[GGUF_HEAD_NAME_BYTES + 32];
     snprintf(embedding, sizeof embedding, "%s.embedding_length", h->architecture);
+    snprintf(vision, sizeof vision, "%s.vision.block_count", h->architecture);
     if (str_is(key, embedding))
         h->embedding = value;
+    else if (str_is(key, vision))
+        h->vision = value;
     else if (str_is(key, "clip.vision.projection_dim"))
         h->projection = value;
 }

@@ -17,6 +17,7 @@ typedef struct gguf_head {
     char architecture[GGUF_HEAD_NAME_BYTES]; /* general.architecture; "": not found */
     uint32_t embedding;                      /* ARCHITECTURE.embedding_length; 0: not found */
     uint32_t projection; /* clip.vision.projection_dim of an mmproj file; 0: not found */
+    uint32_t vision;     /* ARCHITECTURE.vision.block_count: a vision encoder inside; 0: none */
 } gguf_head;
 
 /* False: not a GGUF file of version 2 or 3, or it cannot be read. */

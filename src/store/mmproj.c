@@ -3,6 +3,7 @@
 #include "store/mmproj.h"
 
 #include "base/str.h"
+#include "store/gguf_head.h"
 #include "store/text_match.h"
 
 #include <ctype.h>
@@ -160,6 +161,11 @@ bool mmproj_find(char *out, char *why, const char *model_path, const char *given
         return true;
     if (given != NULL) {
         snprintf(out, MMPROJ_PATH_BYTES, "%s", given);
+        return true;
+    }
+    gguf_head head;
+    if (gguf_head_read(&head, model_path) && head.vision > 0) {
+        snprintf(out, MMPROJ_PATH_BYTES, "%s", model_path);
         return true;
     }
     snprintf(directory, sizeof directory, "%.*s", n, model_path);

@@ -22,8 +22,8 @@ bool mmproj_is(const char *name);
  * the index of an equally good one, or n. */
 size_t mmproj_choose(const char *model, const char *const *names, size_t n, size_t *rival);
 
-/* The path of --mmproj (`given`), nothing if that is "none", else the best file in the model's
- * directory. `out` has MMPROJ_PATH_BYTES; empty: none. `why` has MMPROJ_WHY_BYTES: which of several
+/* The path of --mmproj (`given`), nothing if that is "none", the model file itself if it has a vision
+ * encoder inside, else the best file in the model's directory. `out` has MMPROJ_PATH_BYTES; empty: none. `why` has MMPROJ_WHY_BYTES: which of several
  * files was chosen, or why the choice is ambiguous (then the result is false); else empty. */
 bool mmproj_find(char *out, char *why, const char *model_path, const char *given);
 

@@ -275,6 +275,7 @@ void store_check_files(store *s, store_model *m)
         snprintf(why, sizeof why, "mote does not run the architecture %s", head.architecture);
         m->broken = store_text(s, why);
     }
+    m->vision_inside = m->mmproj == NULL && head.vision > 0;
     if (m->mmproj == NULL)
         return;
     if (!gguf_head_read(&vision, m->mmproj) || strcmp(vision.architecture, "clip") != 0) {

@@ -62,7 +62,8 @@ typedef struct store_model {
     const char *name;
     store_origin origin;
     const char *weights; /* path; of split weights the first part */
-    const char *mmproj;  /* path of the vision encoder; NULL: none */
+    const char *mmproj;  /* path of the vision encoder; NULL: none, or inside the weights */
+    bool vision_inside;  /* the weights have a vision encoder, and mmproj is NULL */
     const char *mtp;     /* path of the file with the MTP head; NULL: none */
     uint32_t parts;      /* files of the weights */
     uint64_t bytes;      /* of all files together */
@@ -79,6 +80,12 @@ typedef struct store_model {
     const char *commit;       /* of the snapshot */
     const char *file;         /* path of the weights in the repository */
 } store_model;
+
+/* The file with the vision encoder of a model, which may be its weights; NULL: none. */
+static inline const char *store_vision_path(const store_model *m)
+{
+    return m->vision_inside ? m->weights : m->mmproj;
+}
 
 /* A file or directory that is not used, and why. */
 typedef struct store_problem {

@@ -118,17 +118,19 @@ def start_page_is_escaped(server):
 def tokenize_and_detokenize(server):
     text = "The emblem: \u00fcber \u6771\u4eac \U0001F989 <|im_end|>\n\n"
     ids = post(server, "/tokenize", {"content": text})["tokens"]
-    equal(post(server, "/detokenize", {"tokens": ids}), {"content": text})
+    equal(post(server, "/detokenize", {"tokens": ids}), {"content": text, "prompt": text})
     special = post(server, "/tokenize", {"content": text, "parse_special": True})["tokens"]
     assert len(special) < len(ids)
-    equal(post(server, "/detokenize", {"tokens": special}), {"content": text})
+    equal(post(server, "/detokenize", {"tokens": special}), {"content": text, "prompt": text})
+    # as vLLM, for lm-evaluation-harness
+    equal(post(server, "/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"], special)
     pieces = post(server, "/tokenize", {"content": text, "with_pieces": True})["tokens"]
     equal([p["id"] for p in pieces], ids)
     raw = b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"])
                    for p in pieces)
     equal(raw.decode(), text)
     equal(post(server, "/tokenize", {"content": ""}), {"tokens": []})
-    equal(post(server, "/detokenize", {"tokens": []}), {"content": ""})
+    equal(post(server, "/detokenize", {"tokens": []}), {"content": "", "prompt": ""})
     for path, bad in (("/tokenize", {}), ("/tokenize", {"content": 5}), ("/detokenize", {}),
                       ("/detokenize", {"tokens": [-1]}), ("/detokenize", {"tokens": [10 ** 7]}),
                       ("/detokenize", {"tokens": ["x"]}), ("/tokenize", b"{")):
@@ -138,6 +140,16 @@ def tokenize_and_detokenize(server):
     owl = post(server, "/tokenize", {"content": "\U0001F989"})["tokens"]
     if len(owl) > 1:
         equal(post(server, "/detokenize", {"tokens": owl[:1]})["content"], "\ufffd")
+
+
+@case
+def tokenizer_info(server):
+    info = get(server, "/tokenizer_info")
+    equal((info["eos_token"], info["pad_token"], info["bos_token"]), ("<|im_end|>", "<|endoftext|>", None))
+    equal(info["chat_template"], get(server, "/props")["chat_template"])
+    assert info["vocab_size"] > 0 and info["model_max_length"] > 0, info
+    for token in ("eos_token", "pad_token"):
+        equal(len(post(server, "/tokenize", {"prompt": info[token]})["tokens"]), 1)
 
 
 @case

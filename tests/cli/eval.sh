@@ -42,6 +42,27 @@ timeout -s KILL 0.5 "$MOTE" eval "$model" "$tasks" --out "$work/killed" -q >"$wo
 call 0 eval "$model" "$tasks" --out "$work/killed" -q
 cmp "$work/all" "$work/killed" || fail "the results after a kill differ"
 
+# All parts of a split model count.
+"$SPLIT" "$model" "$work/parts" 3 || fail "split"
+call 0 eval "$work/parts-00001-of-00003.gguf" "$tasks" --limit 1 --out "$work/split" -q
+cp "$work/split" "$work/split.before"
+call 0 eval "$work/parts-00002-of-00003.gguf" "$tasks" --limit 1 --out "$work/split" -q
+printf '\001' | dd of="$work/parts-00003-of-00003.gguf" bs=1 seek=$(($(wc -c <"$work/parts-00003-of-00003.gguf") - 1)) conv=notrunc 2>/dev/null
+call 2 eval "$work/parts-00001-of-00003.gguf" "$tasks" --limit 1 --out "$work/split" -q
+grep -q "model differs" "$work/err" || fail "another last part: $(cat "$work/err")"
+
+# Only one run writes a file of results.
+if command -v python3 >/dev/null; then
+    python3 - "$MOTE" "$model" "$tasks" "$work/all" <<'EOP' || fail "the lock of --out"
+import fcntl, subprocess, sys
+mote, model, tasks, out = sys.argv[1:]
+with open(out, "r+") as f:
+    fcntl.lockf(f, fcntl.LOCK_EX)
+    done = subprocess.run([mote, "eval", model, tasks, "--out", out], capture_output=True, text=True)
+assert done.returncode == 11 and "another mote eval writes " in done.stderr, (done.returncode, done.stderr)
+EOP
+fi
+
 # --limit and --min
 call 0 eval "$model" "$tasks" --limit 9 --min 1
 [ "$(tr -s ' ' <"$work/out")" = "facts 9 of 9 100.0 % ± 0.0 %" ] || fail "--limit: $(cat "$work/out")"

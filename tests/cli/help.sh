@@ -81,7 +81,7 @@ for command in json.load(open(page))["commands"]:
             continue
         numbers += 1
         words = {"run": ["m", "a"], "perplexity": ["m", "f"], "compare": ["m", "m", "f"], "eval": ["m", "f"],
-                 "quantize": ["m", "o", "q8_0"]}.get(command["name"], ["m"])
+                 "quantize": ["m", "o", "q8_0"], "batch": ["i", "o"]}.get(command["name"], ["m"])
         bounds = re.fullmatch(r"(\S+) to (\S+)", flag["range"])
         values = ["x", "-9", str(float(bounds[2]) * 2 + 1) if bounds else "99999999999999999999"]
         for value in values:
@@ -104,8 +104,8 @@ while read -r command variable; do
         fail "a word is twice in the usage of $command: $(head -n 1 "$work/out")"
     grep -q '^  MOTE_MODEL  ' "$work/out" && listed=MOTE_MODEL || listed=None
     [ "$listed" = "${variable#-}" ] || [ "$listed:$variable" = None:- ] || fail "help of $command: MOTE_MODEL is $listed, --json says $variable"
-    # These start, compute, or need a terminal or a server first.
-    case $command:$variable in serve:* | selftest:* | fit:* | chat:* | stop:* | *:-) continue ;; esac
+    # These start, compute, or need files, a terminal or a server first.
+    case $command:$variable in batch:* | serve:* | selftest:* | fit:* | chat:* | stop:* | *:-) continue ;; esac
     MOTE_MODEL=$work/none.gguf "$MOTE" "$command" --no-progress >"$work/out" 2>"$work/err" </dev/null
     grep -q none.gguf "$work/err" && used=MOTE_MODEL || used=None
     [ "$used" = "$variable" ] || fail "mote $command uses $used, its help says $variable: $(cat "$work/err")"

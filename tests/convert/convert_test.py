@@ -309,9 +309,23 @@ def case_errors():
     (WORK / "there.gguf").write_text("x")
     done = mote("convert", source, WORK / "there.gguf", code=11)
     demand("exists; replace it with -y" in done.stderr, done.stderr)
+    existing_mmproj()
     mote("convert", WORK / "nothing", WORK / "o.gguf", code=3)
     same_names()
     mote("convert", WORK / "there.gguf", WORK / "o.gguf", code=6)
+
+
+def existing_mmproj():
+    """An mmproj file that exists matters only if the source has a vision encoder."""
+    (WORK / "mmproj-second.gguf").write_text("precious")
+    done = mote("convert", tiny("sees"), WORK / "second.gguf", code=11)
+    demand("mmproj-second.gguf exists; replace it with -y" in done.stderr, done.stderr)
+    demand(not list(WORK.glob("second.gguf*")), "an output that was refused leaves a file")
+    blind = checkpoint.make(WORK / "blind", TINY)
+    for flags in ((), ("--no-vision",)):
+        mote("convert", blind if flags == () else WORK / "sees", WORK / "second.gguf", *flags)
+        (WORK / "second.gguf").unlink()
+    demand((WORK / "mmproj-second.gguf").read_text() == "precious", "the mmproj file is changed")
 
 
 def same_names():

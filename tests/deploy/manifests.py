@@ -53,10 +53,11 @@ def limits_exist():
 
 @case
 def metrics_are_documented():
-    """Checks the metrics that a server prints. A vision model, a memory limit and models that are loaded on request
+    """Checks the metrics that a server prints. A vision model, a memory limit, stored files and models that are loaded on request
     add some."""
     explained = set(re.findall(r"\bmote_[a-z0-9_]+", text_of("docs/operations.md")))
-    with rig.Server("--memory", "2", sees=True) as server:
+    with tempfile.TemporaryDirectory() as work, \
+            rig.Server("--memory", "2", "--files", work + "/files", sees=True) as server:
         printed = set(re.findall(r"^# TYPE (mote_[a-z0-9_]+) ", server.text("/metrics"), re.MULTILINE))
     with tempfile.TemporaryDirectory() as home, \
             rig.Server(model=None, env={"HOME": home, "MOTE_MODELS": os.environ["DATA"]}) as server:

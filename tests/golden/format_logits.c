@@ -3,9 +3,10 @@
  * format_logits.c - the logits of mote-tiny have the same bits in every format at every level of
  * every architecture: their SHA-256 is in this file.
  *
- *   golden_format_logits [FORMAT]
+ *   golden_format_logits [FORMAT|mix]
  *
- * The BF16 model is encoded in each format. Its logits are computed at each level of this machine
+ * The BF16 model is encoded in each format, and once with another format for each matrix (a mix, as
+ * files with _XL in their names are), in one file and in three. Its logits are computed at each level of this machine
  * with 24, 3 and 1 tokens per step, which call the kernels for many, few and one token. In a short run
  * the references compute the first positions only. A difference prints the two hashes: if the numerics
  * change on purpose (MOTE_NUMERICS), they are the new ones.
@@ -14,6 +15,7 @@
 #include "law/rig.h"
 #include "support/data.h"
 #include "support/gguf_build.h"
+#include "support/gguf_split.h"
 #include "support/quant_encode.h"
 #include "support/scale.h"
 #include "support/sha256.h"
@@ -93,6 +95,16 @@ static const expected wanted[QUANT_N_FORMATS] = {
                     "7d99ffd449ec9a4296083df9b4c8276b8beb9dd42bff3518338a7eb05a7478c6", 0.45},
 };
 
+static const expected wanted_mix = {
+    "55f3f4133cc8d180248aca8d1bd36379da0980cda26c2d141dac16cfee91e125",
+    "c1bb014afdfd45da90dd031549f957f0ace268d4cddbd2607177391826245c5f", 0.5};
+static const quant_info mix = {.name = "mix"};
+
+static const expected *expected_of(const quant_info *format)
+{
+    return format == &mix ? &wanted_mix : &wanted[format->format];
+}
+
 /* ---- the model in a format ---- */
 
 /* Makes a NUL-terminated copy of a name; freed with free(). */
@@ -168,9 +180,10 @@ static void write_model(const gguf *g, const quant_info *format, const char *pat
         const gguf_tensor *t = gguf_tensor_at(g, i);
         char *name = name_copy(t->name);
         if (t->n_dims == 2 && t->format->format == QUANT_BF16) {
+            const quant_info *f = format != &mix ? format : quant_get(n_made % QUANT_N_FORMATS);
             uint64_t bytes;
-            made[n_made] = encode_matrix(t, format, &bytes, &sum);
-            test_gguf_tensor(&b, name, format->gguf_id, 2, t->dims, made[n_made++], bytes);
+            made[n_made] = encode_matrix(t, f, &bytes, &sum);
+            test_gguf_tensor(&b, name, f->gguf_id, 2, t->dims, made[n_made++], bytes);
         } else {
             test_gguf_tensor(&b, name, t->gguf_type, t->n_dims, t->dims, t->data, t->bytes);
         }
@@ -178,7 +191,7 @@ static void write_model(const gguf *g, const quant_info *format, const char *pat
     }
     test_gguf_finish(&b);
     const double error = sqrt(sum.errors / sum.weights);
-    if (!(error <= wanted[format->format].error))
+    if (!(error <= expected_of(format)->error))
         rig_fail("%s: the encoding error is %.4f", format->name, error);
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(b.bytes, 1, b.n, file) != b.n || fclose(file) != 0)
@@ -237,7 +250,7 @@ static int compare_levels(const quant_info *format, const char *path, const mote
 {
     mote_isa levels[CPU_LEVELS];
     const size_t n = cpu_list_usable(levels);
-    const expected *e = &wanted[format->format];
+    const expected *e = expected_of(format);
     int wrong = 0;
     for (size_t i = 0; i < n; i++) {
         const bool few = levels[i] == MOTE_ISA_REF && test_is_short();
@@ -251,6 +264,22 @@ static int compare_levels(const quant_info *format, const char *path, const mote
             printf("  \"%s\"\n  \"%s\"\n", h.first, h.all);
     }
     return wrong;
+}
+
+/* A mix of all formats, whole and in three parts. */
+static int compare_mix(const gguf *g, const mote_token *tokens)
+{
+    char path[TEST_PATH], stem[TEST_PATH], part[TEST_PATH + 32];
+    rig_temp_path(path, sizeof path, "mix.gguf");
+    rig_temp_path(stem, sizeof stem, "mix");
+    write_model(g, &mix, path);
+    int wrong = compare_levels(&mix, path, tokens);
+    if (!test_gguf_split(path, stem, 3, false))
+        rig_fail("cannot split %s", path);
+    snprintf(part, sizeof part, "%s-00002-of-00003.gguf", stem);
+    const hashes h = hash_logits(part, MOTE_ISA_BEST, tokens, ALL);
+    printf("mix in three parts: %s\n", hash_equal(h.all, wanted_mix.all) ? "equal" : "DIFFERS");
+    return wrong + !hash_equal(h.all, wanted_mix.all);
 }
 
 int main(int argc, char **argv)
@@ -277,6 +306,8 @@ int main(int argc, char **argv)
         wrong += compare_levels(format, path, tokens);
         remove(path);
     }
+    if (argc == 1 || strcmp(argv[1], mix.name) == 0)
+        wrong += compare_mix(g, tokens);
     gguf_free(g);
     os_map_close(&map);
     if (wrong > 0)

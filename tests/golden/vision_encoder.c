@@ -5,13 +5,15 @@
  * Three images: patch embedding, first block, last block and output rows must be within 1e-4 of the
  * largest value. Then images with sizes that fill no whole slice or key block must give the same
  * bits at every level and thread count. The same with the encoder in Q8_0, with bounds for its
- * loss.
+ * loss. Then every other format that mmproj files are published in, or a quantiser makes of them.
  */
 #include "golden/compare.h"
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "gguf/gguf_writer.h"
 #include "model/vision_encoder.h"
+#include "support/quant_encode.h"
 #include "support/scale.h"
 
 #include <stdlib.h>
@@ -176,6 +178,77 @@ static void hold(const char *name, double bound)
     free(path);
 }
 
+/* ---- other formats ---- */
+
+/* The BF16 file with its matrices in another format. Rows that are no whole blocks stay BF16, as
+ * quantisers leave them. */
+static void write_in_format(const char *source, quant_format format, const char *path)
+{
+    const quant_info *info = quant_get(format);
+    os_map map;
+    gguf *g;
+    gguf_writer *w;
+    uint32_t done;
+    mote_error err;
+    MUST(os_map_open(&map, source, &err), &err);
+    MUST(gguf_read(&g, map.data, map.bytes, &err), &err);
+    MUST(gguf_writer_new(&w, &err), &err);
+    for (uint64_t i = 0; i < gguf_n_kv(g); i++)
+        gguf_writer_copy(w, gguf_kv_at(g, i));
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+            const gguf_tensor *t = gguf_tensor_at(g, i);
+            const bool changed = t->n_dims == 2 && t->format->format == QUANT_BF16 &&
+                                 t->dims[0] % info->block_values == 0;
+            if (pass == 0) {
+                MUST(gguf_writer_tensor(w, t->name, changed ? format : t->format->format, t->n_dims,
+                                        t->dims, &err),
+                     &err);
+                continue;
+            }
+            const size_t n = (size_t)(t->bytes / t->format->block_bytes);
+            float *values = mem_new(n, sizeof *values);
+            unsigned char *blocks = mem_new(n, 4);
+            t->format->decode(t->data, n, values);
+            if (changed)
+                test_quant_encode(format, values, n / info->block_values, blocks);
+            MUST(gguf_writer_data(
+                     w, changed ? blocks : t->data,
+                     changed ? n / info->block_values * info->block_bytes : (size_t)t->bytes, &err),
+                 &err);
+            mem_free(values);
+            mem_free(blocks);
+        }
+        if (pass == 0)
+            MUST(gguf_writer_begin(w, path, str_of("s"), &done, &err), &err);
+    }
+    MUST(gguf_writer_commit(w, &err), &err);
+    gguf_writer_free(w);
+    gguf_free(g);
+    os_map_close(&map);
+}
+
+static void hold_formats(const char *name)
+{
+    static const struct {
+        quant_format format;
+        double bound;
+    } formats[] = {
+        {QUANT_F32, 1e-4},  {QUANT_F16, 1e-3},  {QUANT_Q8_0, 5e-2},   {QUANT_Q6_K, 2e-2},
+        {QUANT_Q5_K, 3e-2}, {QUANT_Q4_K, 6e-2}, {QUANT_Q5_1, 4e-1},   {QUANT_Q5_0, 4e-1},
+        {QUANT_Q4_1, 4e-1}, {QUANT_Q4_0, 4e-1}, {QUANT_IQ4_NL, 4e-1}, {QUANT_IQ4_XS, 9e-2},
+    };
+    char *source = strdup(rig_data(name)), path[256];
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        printf("%s\n", quant_get(formats[i].format)->name);
+        rig_temp_path(path, sizeof path, "mmproj.gguf");
+        write_in_format(source, formats[i].format, path);
+        against_reference(path, "scene_320x240", formats[i].bound);
+        remove(path);
+    }
+    free(source);
+}
+
 int main(void)
 {
     if (rig_data("mmproj-mote-tiny-BF16.gguf") == NULL) {
@@ -184,5 +257,6 @@ int main(void)
     }
     hold("mmproj-mote-tiny-BF16.gguf", exact);
     hold("mmproj/mmproj-mote-tiny-Q8_0.gguf", integers);
+    hold_formats("mmproj-mote-tiny-BF16.gguf");
     return 0;
 }

@@ -98,6 +98,7 @@ static void submit_random(service *s, const mix *m, test_job *all, int i, test_r
     const question *q = &questions[test_random_below(random, QUESTIONS)];
     sched_job_options o = service_job(s, &all[i], q);
     o.client = test_random_below(random, 4);
+    o.background = test_random_below(random, 3) == 0;
     o.ns = m->namespaces > 0 ? test_random_below(random, m->namespaces) : 0;
     o.no_reuse = test_random_below(random, 8) == 0;
     if (m->drops > 0 && test_random_below(random, (uint64_t)m->drops) == 0)

@@ -2,6 +2,8 @@
 """The Python package openai: chat completions, completions, embeddings, responses, models."""
 import asyncio
 import json
+import tempfile
+import time
 
 import openai
 from pydantic import BaseModel
@@ -313,4 +315,32 @@ def async_and_disconnect(client, server):
           rig.FACT_ANSWER)
 
 
-rig.run_with_server(connect)
+@case
+def files_and_batches(client, server):
+    body = {"model": "m", "messages": ask(rig.FACT), "temperature": 0}
+    lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} for i in range(5)]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    file = client.files.create(file=("in.jsonl", data), purpose="batch")
+    equal((file.bytes, file.purpose, file.filename), (len(data), "batch", "in.jsonl"))
+    equal(client.files.retrieve(file.id), file)
+    equal([f.id for f in client.files.list(purpose="batch")], [file.id])
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h",
+                                  metadata={"a": "b"})
+    end = time.monotonic() + rig.PATIENCE
+    while batch.status not in ("completed", "failed") and time.monotonic() < end:
+        time.sleep(0.05)
+        batch = client.batches.retrieve(batch.id)
+    equal((batch.status, batch.request_counts.completed, batch.metadata), ("completed", 5, {"a": "b"}))
+    results = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
+    equal([r["custom_id"] for r in results], [f"r{i}" for i in range(5)])
+    equal({r["response"]["body"]["choices"][0]["message"]["content"] for r in results}, {rig.FACT_ANSWER})
+    equal([b.id for b in client.batches.list(limit=1)], [batch.id])
+    equal(client.batches.cancel(batch.id).status, "completed")
+    equal(client.files.delete(file.id).deleted, True)
+    raises(openai.NotFoundError, client.files.retrieve, file.id)
+    raises(openai.BadRequestError, client.batches.create, input_file_id=file.id,
+           endpoint="/v1/chat/completions", completion_window="24h")
+
+
+with tempfile.TemporaryDirectory(prefix="mote-files-") as directory:
+    rig.run_with_server(connect, "--files", directory + "/files")

@@ -152,6 +152,31 @@ static void interrupted_file_continues(void **state)
     unlink(path);
 }
 
+/* The journal of another version of mote starts again. */
+static void other_version(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    uint32_t done;
+    gguf_writer *w = new_writer(true);
+    assert_int_equal(gguf_writer_begin(w, path, str_of("s"), &done, &err), MOTE_OK);
+    put_data(w, 0, 2);
+    gguf_writer_free(w);
+    FILE *f = fopen(journal, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)strlen("mote-partial "), SEEK_SET), 0);
+    assert_int_equal(getc(f), MOTE_VERSION[0]);
+    assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+    putc('9', f);
+    fclose(f);
+    w = new_writer(true);
+    assert_int_equal(gguf_writer_begin(w, path, str_of("s"), &done, &err), MOTE_OK);
+    assert_int_equal(done, 0);
+    gguf_writer_free(w);
+    unlink(partial);
+    unlink(journal);
+}
+
 /* A partial file that is shorter than its journal says, or has another header, starts again. */
 static void damaged_partial_file(void **state)
 {
@@ -297,10 +322,10 @@ static void failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_file_is_read),   cmocka_unit_test(interrupted_file_continues),
-        cmocka_unit_test(damaged_partial_file),   cmocka_unit_test(wrong_use),
-        cmocka_unit_test(links_are_not_followed), cmocka_unit_test(inputs_are_not_replaced),
-        cmocka_unit_test(failed_allocations),
+        cmocka_unit_test(written_file_is_read),    cmocka_unit_test(interrupted_file_continues),
+        cmocka_unit_test(damaged_partial_file),    cmocka_unit_test(wrong_use),
+        cmocka_unit_test(other_version),           cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(inputs_are_not_replaced), cmocka_unit_test(failed_allocations),
     };
     if (mkdtemp(directory) == NULL)
         return 1;

@@ -144,6 +144,7 @@ extern const cli_command_table cli_commands;
 /* Returns an exit code. An unknown name is reported with the nearest command. */
 int cli_find_command(const cli_command **out, const char *name);
 
+extern const cli_command cmd_batch;
 extern const cli_command cmd_bench;
 extern const cli_command cmd_cache;
 extern const cli_command cmd_chat;

@@ -77,6 +77,7 @@ typedef struct convert_view {
     uint32_t unused; /* with `reason`, not yet reported */
     char reason[REASON_BYTES];
     strbuf files, names; /* JSON */
+    int refused;         /* exit code of an output that exists; CLI_DONE: none */
 } convert_view;
 
 static bool view_progress(void *ctx, uint32_t tensor, const char *name, uint64_t done, uint64_t all)
@@ -159,23 +160,23 @@ static int check_absent(const char *path)
     return msg_fail(CLI_REFUSED, "file_exists", "%.800s exists; replace it with -y", path);
 }
 
+/* The source decides whether there is an mmproj file, so this is known later than its name. */
+static bool view_may_write(void *ctx, const char *path)
+{
+    convert_view *v = ctx;
+    const cmd_convert_options *given = v->call->options;
+    v->refused = given->yes ? CLI_DONE : check_absent(path);
+    return v->refused == CLI_DONE;
+}
+
 static int check_arguments(const cli_call *call, const convert_options *o, bool directory)
 {
-    const cmd_convert_options *flags_given = call->options;
-    char mmproj[CONVERT_PATH_BYTES];
-    mote_error err;
+    const cmd_convert_options *given = call->options;
     if (directory && o->mtp != NULL)
         return msg_usage("--mtp is for GGUF sources; a directory has its MTP block inside");
     if (!directory && (o->mmproj != NULL || o->dtype != PLAN_AS_STORED))
         return msg_usage("--mmproj and --dtype are for directories of Safetensors files");
-    if (flags_given->yes)
-        return CLI_DONE;
-    const int code = check_absent(o->out);
-    if (code != CLI_DONE || !directory || o->no_vision)
-        return code;
-    if (convert_mmproj_path(mmproj, o, &err) != MOTE_OK)
-        return msg_error(&err);
-    return check_absent(mmproj);
+    return given->yes ? CLI_DONE : check_absent(o->out);
 }
 
 static int convert_run(const cli_call *call)
@@ -183,7 +184,7 @@ static int convert_run(const cli_call *call)
     const cmd_convert_options *given = call->options;
     struct stat info;
     mote_error err = {0};
-    convert_view v = {.call = call};
+    convert_view v = {.call = call, .refused = CLI_DONE};
     const convert_options o = {.out = call->words[1],
                                .mmproj = given->mmproj,
                                .mtp = given->mtp,
@@ -193,6 +194,7 @@ static int convert_run(const cli_call *call)
                                .dtype = (plan_dtype)given->dtype,
                                .progress = view_progress,
                                .unused = view_unused,
+                               .may_write = view_may_write,
                                .written = view_written,
                                .ctx = &v};
     if (stat(call->words[0], &info) != 0)
@@ -206,7 +208,9 @@ static int convert_run(const cli_call *call)
                                          : convert_gguf(call->words[0], &o, &err);
     progress_end(&v.progress);
     view_report_count(&v);
-    if (status == MOTE_E_CANCELED && interrupt_pending()) {
+    if (v.refused != CLI_DONE) {
+        code = v.refused;
+    } else if (status == MOTE_E_CANCELED && interrupt_pending()) {
         msg_note("%s; run the same command again: it continues", err.text);
         code = interrupt_exit_code();
     } else if (status != MOTE_OK) {

@@ -378,7 +378,7 @@ static int eval_open_results(eval_state *e, str tasks)
     strbuf j = {0};
     if (o->out == NULL)
         return eval_results_open(&e->results, NULL, (str){"", 0});
-    int code = eval_file_identity(e->found.path, model);
+    int code = eval_model_identity(e->found.path, model);
     if (code == CLI_DONE)
         code = eval_text_identity(tasks, file);
     if (code != CLI_DONE)

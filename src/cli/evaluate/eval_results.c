@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
+#include "gguf/gguf_files.h"
 #include "json/json.h"
 #include "store/digest.h"
 
@@ -104,6 +105,19 @@ static int results_read(eval_results *r, str text, str head, size_t *whole)
 
 /* ---- the file ---- */
 
+/* Opens the file and locks it, before it is read. */
+static int results_lock(eval_results *r)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (r->fd < 0)
+        return results_failed(r);
+    if (fcntl(r->fd, F_SETLK, &lock) == 0 || (errno != EACCES && errno != EAGAIN))
+        return CLI_DONE; /* a file system without locks has no other error */
+    return msg_fail(CLI_REFUSED, "in_use", "another mote eval writes %s; give another --out",
+                    r->path);
+}
+
 int eval_results_open(eval_results *r, const char *path, str head)
 {
     *r = (eval_results){.path = path, .fd = -1};
@@ -111,13 +125,15 @@ int eval_results_open(eval_results *r, const char *path, str head)
         return CLI_DONE;
     strbuf text = {0};
     size_t whole = 0;
-    int code = access(path, F_OK) == 0 ? input_read(&text, path) : CLI_DONE;
+    const bool exists = access(path, F_OK) == 0;
+    int code = results_lock(r);
+    if (code == CLI_DONE && exists)
+        code = input_read(&text, path);
     if (code == CLI_DONE)
         code = results_read(r, strbuf_view(&text), head, &whole);
     strbuf_fini(&text);
     if (code != CLI_DONE)
         return code;
-    r->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (r->fd < 0 || ftruncate(r->fd, (off_t)whole) != 0 ||
         lseek(r->fd, (off_t)whole, SEEK_SET) < 0)
         return results_failed(r);
@@ -180,12 +196,11 @@ int eval_text_identity(str text, char out[EVAL_IDENTITY_BYTES])
     return identity_end(&h, out);
 }
 
-int eval_file_identity(const char *path, char out[EVAL_IDENTITY_BYTES])
+/* Adds the size of a file and 64 parts of it. */
+static int identity_add_file(hasher *h, const char *path)
 {
     static unsigned char part[IDENTITY_PART];
     struct stat info;
-    hasher h = {0};
-    mote_error err;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &info) != 0) {
         const int code =
@@ -195,16 +210,31 @@ int eval_file_identity(const char *path, char out[EVAL_IDENTITY_BYTES])
         return code;
     }
     const uint64_t size = (uint64_t)info.st_size;
-    if (hasher_begin(&h, HASH_SHA256, size, &err) != MOTE_OK) {
-        close(fd);
-        return msg_error(&err);
-    }
-    hasher_add(&h, &size, sizeof size);
+    hasher_add(h, &size, sizeof size);
     for (uint64_t i = 0; i < IDENTITY_PARTS; i++) {
         const uint64_t last = size > IDENTITY_PART ? size - IDENTITY_PART : 0;
-        const ssize_t n = pread(fd, part, sizeof part, (off_t)(last / (IDENTITY_PARTS - 1) * i));
-        hasher_add(&h, part, n > 0 ? (size_t)n : 0);
+        const ssize_t n = pread(fd, part, sizeof part, (off_t)(last * i / (IDENTITY_PARTS - 1)));
+        hasher_add(h, part, n > 0 ? (size_t)n : 0);
     }
     close(fd);
-    return identity_end(&h, out);
+    return CLI_DONE;
+}
+
+int eval_model_identity(const char *path, char out[EVAL_IDENTITY_BYTES])
+{
+    gguf_part_name name;
+    char part[4096];
+    hasher h = {0};
+    mote_error err;
+    const bool split = gguf_part_name_parse(&name, str_of(path));
+    const uint32_t n = split && name.count <= GGUF_MAX_PARTS ? name.count : 1;
+    if (hasher_begin(&h, HASH_SHA256, 0, &err) != MOTE_OK)
+        return msg_error(&err);
+    int code = CLI_DONE;
+    for (uint32_t i = 1; i <= n && code == CLI_DONE; i++) {
+        const bool fits = n > 1 && gguf_part_name_print(part, sizeof part, &name, i);
+        code = identity_add_file(&h, fits ? part : path);
+    }
+    const int ended = identity_end(&h, out); /* frees the hasher */
+    return code != CLI_DONE ? code : ended;
 }

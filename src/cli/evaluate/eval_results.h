@@ -4,7 +4,7 @@
  * line per task.
  *
  * Every line is on the disk before the next task starts, so an interrupted run continues where it
- * was. A line that was cut by a crash is removed. A file of another model, task file or setting is
+ * was. A line that was cut by a crash is removed. The file is locked: a second run with it is refused. A file of another model, task file or setting is
  * refused, because a mixture of both would be no result. So is a file that has no results.
  */
 #ifndef MOTE_CLI_EVALUATE_EVAL_RESULTS_H
@@ -39,10 +39,10 @@ int eval_results_add(eval_results *r, str line);
 
 /* ---- what was measured ---- */
 
-/* SHA-256 of the size of a model file and of 64 parts of it, in hex digits: two files of the same
+/* SHA-256 of the size and of 64 pieces of every file of a model, in hex digits: two files of the same
  * size with other weights differ, and it takes no time. Returns an exit code. */
 enum { EVAL_IDENTITY_BYTES = 65 };
-int eval_file_identity(const char *path, char out[EVAL_IDENTITY_BYTES]);
+int eval_model_identity(const char *path, char out[EVAL_IDENTITY_BYTES]);
 /* SHA-256 of a text. */
 int eval_text_identity(str text, char out[EVAL_IDENTITY_BYTES]);
 

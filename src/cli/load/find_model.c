@@ -127,7 +127,8 @@ static int find_in(store *s, found_model *out, model_name *name, const char *arg
     snprintf(out->sha256, sizeof out->sha256, "%s", m->sha256 != NULL ? m->sha256 : "");
     snprintf(out->name, sizeof out->name, "%s", m->name);
     snprintf(out->path, sizeof out->path, "%s", m->weights);
-    snprintf(out->mmproj, sizeof out->mmproj, "%s", m->mmproj != NULL ? m->mmproj : "");
+    const char *mmproj = store_vision_path(m);
+    snprintf(out->mmproj, sizeof out->mmproj, "%s", mmproj != NULL ? mmproj : "");
     return load_check_file(out->path);
 }
 

@@ -160,7 +160,7 @@ static void list_write_model(strbuf *j, const store_model *m)
     jw_key_text(j, "commit", m->commit);
     jw_key_text(j, "weights", m->weights);
     jw_key_uint(j, "parts", m->parts);
-    jw_key_text(j, "mmproj", m->mmproj);
+    jw_key_text(j, "mmproj", store_vision_path(m));
     jw_key_text(j, "mtp", m->mtp);
     jw_close(j, '}');
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_serve.c - `mote serve`: opens the models, finds the API keys, runs the server.
+ * cmd_serve.c - `mote serve`: finds the API keys, opens the models, runs the server.
  *
  * API keys come from a file or the environment, never from a flag: every user of the machine can
  * read the command line of a process.
@@ -8,21 +8,15 @@
 #include "base/str.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/ram.h"
 #include "cli/args/command.h"
-#include "cli/load/find_model.h"
 #include "cli/load/load.h"
-#include "cli/load/media_files.h"
-#include "cli/serve/serve_catalog.h"
 #include "cli/serve/serve_flags.h"
-#include "cli/serve/serve_pull.h"
+#include "cli/serve/serve_models.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 #include "disk_cache/disk_cache.h"
-#include "media/sandbox/decoder.h"
 #include "server/auth/api_keys.h"
-#include "server/models/model_match.h"
 #include "server/models/served_model.h"
 #include "server/server.h"
 
@@ -30,189 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* ---- models ---- */
-
-/* The models and their vision encoders. */
-typedef struct serve_models {
-    const char *const *arguments; /* [n], from the command line */
-    size_t n;                     /* 0: the installed models, on request */
-    const char *name;             /* --name, for a single model; NULL: from the file name */
-    const char *mmproj;           /* --mmproj: a file for a single model, or "none"; NULL: search */
-    mote_isa isa;
-
-    found_model *found; /* [n] */
-    serve_catalog catalog;
-    serve_pull pull;
-    loaded on[SERVER_MAX_MODELS];
-    struct fork_server *fork_server;
-    ram ram; /* before the models are opened */
-} serve_models;
-
-/* Requests select a model by name, so names must be unique. */
-static int models_check_names(const serve_models *m)
-{
-    if (m->n != 1 && m->name != NULL)
-        return msg_usage("--name needs a single model; with several, names come from the files");
-    if (m->n != 1 && m->mmproj != NULL && strcmp(m->mmproj, "none") != 0)
-        return msg_usage(
-            "--mmproj FILE needs a single model; with several, each uses the mmproj file in "
-            "its directory (--mmproj none: text only)");
-    for (size_t i = 0; i < m->n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (model_names_clash(m->found[i].name, m->found[k].name))
-                return msg_usage("%s and %s would both be named %s; rename one of the files",
-                                 m->arguments[k], m->arguments[i], m->found[i].name);
-    return CLI_DONE;
-}
-
-static int models_find(serve_models *m)
-{
-    int code = CLI_DONE;
-    m->found = mem_new(m->n + 1, sizeof *m->found);
-    if (m->found == NULL)
-        return msg_no_memory("the models");
-    for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
-        const char *aliased = config_alias(m->catalog.config, m->arguments[i]);
-        code = find_model(&m->found[i], aliased != NULL ? aliased : m->arguments[i]);
-        if (aliased != NULL)
-            snprintf(m->found[i].name, sizeof m->found[i].name, "%s", m->arguments[i]);
-    }
-    return code;
-}
-
-static int models_find_mmproj(const serve_models *m, size_t i, char mmproj[MMPROJ_PATH_BYTES])
-{
-    char why[MMPROJ_WHY_BYTES];
-    const bool found = find_mmproj(mmproj, why, &m->found[i], m->mmproj);
-    if (!found && m->n > 1)
-        return msg_usage(
-            "%s: %s (with several models, only --mmproj none is possible: put each model "
-            "and its mmproj file into a directory)",
-            m->arguments[i], why);
-    if (!found)
-        return msg_usage("%s", why);
-    if (why[0] != '\0' && m->n > 1)
-        msg_note("%s: %s", m->arguments[i], why);
-    else if (why[0] != '\0')
-        msg_note("%s", why);
-    return CLI_DONE;
-}
-
-static int models_open_one(serve_models *m, size_t i)
-{
-    char mmproj[MMPROJ_PATH_BYTES];
-    mote_error err;
-    int code = models_find_mmproj(m, i, mmproj);
-    if (code != CLI_DONE)
-        return code;
-    const bool vision = mmproj[0] != '\0';
-    if (vision && m->fork_server == NULL && fork_server_start(&m->fork_server, &err) != MOTE_OK)
-        return msg_error(&err);
-    code = load_model(&m->on[i], m->found[i].path, vision ? mmproj : NULL, m->isa);
-    if (code != CLI_DONE && vision && m->n > 1)
-        msg_note(
-            "%s was opened with the vision encoder %s of its directory: put each model and its "
-            "mmproj file into a directory, or use --mmproj none",
-            m->arguments[i], mmproj);
-    return code;
-}
-
-/* Bytes of all mapped files. */
-static uint64_t models_mapped_bytes(const serve_models *m)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < m->n; i++) {
-        mote_model_info info;
-        mote_model_describe(m->on[i].model, &info);
-        sum += info.file_bytes + info.vision_file_bytes;
-    }
-    return sum;
-}
-
-/* Limits the plan to --memory, or else to the memory that is available. Called before the files are
- * read: a model that does not fit is refused at once. */
-static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t given)
-{
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
-    const char *source;
-    const uint64_t mapped = models_mapped_bytes(m);
-    const uint64_t budget = ram_budget(&m->ram, mapped, &source);
-    if (given > 0 && given > budget)
-        msg_note("--memory %s exceeds the %s available (%s); the machine may run out of memory",
-                 text_bytes(a, given), text_bytes(b, budget), source);
-    o->memory = given;
-    if (given > 0 || budget == UINT64_MAX)
-        return CLI_DONE;
-    o->memory = budget;
-    o->memory_source = source;
-    if (mapped < budget)
-        return CLI_DONE;
-    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
-                    "the weights need %s, %s are available (%s); use a smaller model, or set "
-                    "--memory to try anyway",
-                    text_bytes(a, mapped), text_bytes(b, budget), source);
-}
-
-/* Opens all models and enters them and the decoder process into the options. */
-static int serve_models_open(serve_models *m, server_options *o, uint64_t memory)
-{
-    ram_find(&m->ram);
-    int code = models_find(m);
-    if (code == CLI_DONE)
-        code = models_check_names(m);
-    for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
-        code = models_open_one(m, i);
-        o->models[o->n_models++] =
-            (model_to_serve){.model = m->on[i].model,
-                             .path = m->found[i].path,
-                             .name = m->name != NULL ? m->name : m->found[i].name};
-    }
-    o->fork_server = m->fork_server;
-    if (code == CLI_DONE)
-        code = models_limit_memory(m, &o->sched, memory);
-    for (size_t i = 0; i < m->n && code == CLI_DONE; i++)
-        code = load_prefault(&m->on[i], UINT64_MAX);
-    return code;
-}
-
-/* Enters the installed models into the options; none is opened. `pull`: --allow-pull. */
-static int serve_models_open_catalog(serve_models *m, server_options *o, uint64_t memory, bool pull)
-{
-    mote_error err;
-    const char *source = NULL;
-    ram_find(&m->ram);
-    int code = models_check_names(m);
-    if (code == CLI_DONE && pull)
-        code = serve_pull_open(&m->pull, &o->pull);
-    if (code == CLI_DONE)
-        code = serve_catalog_open(&m->catalog);
-    if (code != CLI_DONE)
-        return code;
-    const uint64_t budget = ram_budget(&m->ram, 0, &source);
-    /* With a source, a plan has its default size instead of all of the memory. */
-    o->sched.memory_source = memory > 0 ? "--memory" : source;
-    o->sched.memory = memory > 0 ? memory : budget < UINT64_MAX ? budget : 0;
-    o->catalog = (model_catalog){.list = serve_catalog_list, .with = &m->catalog};
-    o->isa = m->isa;
-    o->directories = (const char *const *)m->catalog.directories;
-    o->n_directories = m->catalog.n;
-    const bool images = m->mmproj == NULL;
-    if (images && fork_server_start(&m->fork_server, &err) != MOTE_OK)
-        return msg_error(&err);
-    o->fork_server = m->fork_server;
-    return CLI_DONE;
-}
-
-static void serve_models_close(serve_models *m)
-{
-    mem_free(m->found);
-    serve_catalog_close(&m->catalog);
-    serve_pull_close(&m->pull);
-    for (size_t i = 0; i < m->n; i++)
-        load_close(&m->on[i]);
-    fork_server_stop(m->fork_server);
-}
 
 /* ---- keys ---- */
 

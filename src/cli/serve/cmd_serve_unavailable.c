@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_serve_unavailable.c - `mote serve` in a build without the server. */
+/* cmd_serve_unavailable.c - `mote serve` and `mote batch` in a build without the server. */
 #include "cli/args/command.h"
 #include "cli/term/output.h"
 
@@ -20,5 +20,16 @@ const cli_command cmd_serve = {
     .min_words = 0,
     .max_words = 1,
     .about = "Serves models over HTTP. Not available in this build.",
+    .run = serve_run,
+};
+
+const cli_command cmd_batch = {
+    .name = "batch",
+    .section = "Use a model",
+    .summary = "answer the requests of a file (not in this build)",
+    .usage = "IN.jsonl OUT.jsonl",
+    .min_words = 0,
+    .max_words = 2,
+    .about = "Answers the requests of a file. Not available in this build.",
     .run = serve_run,
 };

@@ -216,7 +216,7 @@ mote_status serve_catalog_list(void *with, model_catalog_add *add, void *to, mot
         if (list[i].broken == NULL)
             add(to, &(installed_model){.name = list[i].name,
                                        .weights = list[i].weights,
-                                       .mmproj = list[i].mmproj,
+                                       .mmproj = store_vision_path(&list[i]),
                                        .repo = list[i].repo,
                                        .quant = list[i].quant,
                                        .digest = list[i].sha256,

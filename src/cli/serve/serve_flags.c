@@ -48,6 +48,13 @@ static const cli_flag access_flags[] = {
      .at = AT(allow_pull),
      .help = "POST /api/pull downloads models, for clients with the scope admin; without MODEL. "
              "Variables as for mote pull: HF_TOKEN, HF_ENDPOINT, HF_HOME ..."},
+    {.name = "files",
+     .kind = FLAG_TEXT,
+     .value = "DIR",
+     .shown = "none: /v1/files and /v1/batches reply with 501",
+     .at = AT(files),
+     .help = "store files of /v1/files and batches of /v1/batches in this directory, which is "
+             "created with mode 0700"},
     {.name = "allow-host",
      .kind = FLAG_LIST,
      .value = "NAME",
@@ -257,6 +264,7 @@ void serve_flags_apply(server_options *o, const serve_options *f)
     o->chat_template = f->template.name;
     o->defaults.official = f->template.official == 1;
     o->sandbox = sandbox_modes[f->sandbox];
+    o->files = f->files;
     o->defaults.no_ext = f->no_ext;
     o->defaults.preset = (uint32_t)f->preset;
     o->defaults.no_soft_switch = f->no_soft_switch;

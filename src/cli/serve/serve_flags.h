@@ -16,6 +16,7 @@ typedef struct serve_options {
     bool unauthenticated;
     uint64_t sandbox;
     bool allow_pull;
+    const char *files;
     flag_list hosts;
     flag_list origins;
     const char *name;

@@ -156,7 +156,7 @@ static bool progress_append(char *line, size_t room, unsigned columns, const cha
     return true;
 }
 
-static void progress_bar(char *bar, size_t room, double share, bool utf8)
+void progress_bar(char *bar, size_t room, double share, bool utf8)
 {
     size_t full = (size_t)(share * BAR_CELLS + 0.5), at = 0;
     at += (size_t)snprintf(bar, room, utf8 ? "  " : "  [");

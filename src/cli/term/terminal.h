@@ -58,6 +58,9 @@ void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t
                     uint64_t total);
 void progress_at(progress *p, uint64_t done);
 void progress_end(progress *p);
+/* Two spaces and a bar of 24 cells; `room`: PROGRESS_BAR_BYTES. */
+enum { PROGRESS_BAR_BYTES = 96 };
+void progress_bar(char *bar, size_t room, double share, bool utf8);
 /* Shows any short line in its place. */
 void progress_show(const char *line);
 /* Clears the line, if one is drawn, before other output. */

@@ -5,6 +5,7 @@
  * 64 values at a time: a gather reads the entries of the code book, and the 64 sign bits are a mask.
  * One token spends most of its time in unpacking, so this decides its speed.
  */
+#include "kernels/book_signs.h"
 #include "kernels/gemm_unpacked.h"
 
 #include "quant/grids.h"
@@ -12,86 +13,46 @@
 #include "quant/unpack.h"
 
 #include <immintrin.h>
-#include <string.h>
 
 enum { PARTS = QUANT_SUPERBLOCK / 64 };
 
-#define UNPACK_INLINE static inline __attribute__((always_inline))
-
-UNPACK_INLINE uint64_t load_u64(const void *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-UNPACK_INLINE uint32_t load_u32(const void *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-UNPACK_INLINE uint16_t load_u16(const void *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-/* Bytes of seven sign bits, with an eighth that makes their number even. */
-UNPACK_INLINE uint64_t even_signs(uint64_t sevens)
-{
-    uint64_t t = sevens ^ sevens >> 4; /* only the low bits of a byte are used */
-    t ^= t >> 2;
-    t ^= t >> 1;
-    return sevens | (t & 0x0101010101010101u) << 7;
-}
-
-/* Two dwords of four times seven sign bits and a scale: the signs as bytes. */
-UNPACK_INLINE uint64_t spread_sevens(uint64_t two)
-{
-    return (two & 0x0000007F0000007Fu) | (two << 1 & 0x00007F0000007F00u) |
-           (two << 2 & 0x007F0000007F0000u) | (two << 3 & 0x7F0000007F000000u);
-}
-
 /* Stores 64 values. */
-UNPACK_INLINE void store_signed(int8_t *to, __m512i bytes, uint64_t signs)
+BOOK_INLINE void store_signed(int8_t *to, __m512i bytes, uint64_t signs)
 {
     const __m512i zero = _mm512_setzero_si512();
     _mm512_storeu_si512(to, _mm512_mask_sub_epi8(bytes, (__mmask64)signs, zero, bytes));
 }
 
-UNPACK_INLINE __m512i gather_8(const uint64_t *grid, __m512i index)
+BOOK_INLINE __m512i gather_8(const uint64_t *grid, __m512i index)
 {
     return _mm512_i64gather_epi64(index, (const long long *)grid, 8);
 }
 
-UNPACK_INLINE __m512i gather_16(const uint32_t *grid, __m512i index)
+BOOK_INLINE __m512i gather_16(const uint32_t *grid, __m512i index)
 {
     return _mm512_i32gather_epi32(index, (const int *)grid, 4);
 }
 
 /* Eight bytes of indices, as 64-bit lanes. */
-UNPACK_INLINE __m512i index_8(uint64_t bytes)
+BOOK_INLINE __m512i index_8(uint64_t bytes)
 {
     return _mm512_cvtepu8_epi64(_mm_cvtsi64_si128((long long)bytes));
 }
 
-UNPACK_INLINE __m512i index_16(const uint8_t *bytes)
+BOOK_INLINE __m512i index_16(const uint8_t *bytes)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)bytes));
 }
 
 /* The top four bits of two dwords are the scales of two groups of 32. */
-UNPACK_INLINE void set_scales_32(int8_t scale[4], uint64_t two)
+BOOK_INLINE void set_scales_32(int8_t scale[4], uint64_t two)
 {
     memset(scale, (int)(2 * (two >> 28 & 15) + 1), 2);
     memset(scale + 2, (int)(2 * (two >> 60) + 1), 2);
 }
 
 /* Nibbles of scales. */
-UNPACK_INLINE void set_scales_16(int8_t scale[16], const uint8_t nibbles[8])
+BOOK_INLINE void set_scales_16(int8_t scale[16], const uint8_t nibbles[8])
 {
     const __m128i v = _mm_loadl_epi64((const __m128i *)nibbles), mask = _mm_set1_epi8(15);
     const __m128i four =
@@ -183,7 +144,7 @@ bool k_unpack_iq3_s_avx512(const void *block, void *to)
 }
 
 /* Entries are 128 + 8 v; lanes in `minus` subtract 1, the others add it. */
-UNPACK_INLINE void store_shifted(int8_t *to, __m512i entries, __mmask8 minus)
+BOOK_INLINE void store_shifted(int8_t *to, __m512i entries, __mmask8 minus)
 {
     const __m512i shift =
         _mm512_mask_blend_epi64(minus, _mm512_set1_epi8((char)0x81), _mm512_set1_epi8(0x7F));

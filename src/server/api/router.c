@@ -84,7 +84,10 @@ static bool router_on_head(void *context, const exchange *x, http_request *r, ht
         http_error_set(error, HTTP_E_UNAVAILABLE, "draining", "the server is shutting down");
         return false;
     }
-    return access_check_type(&q, error);
+    if (!route_is_upload(r->route))
+        return access_check_type(&q, error);
+    r->max_body = ctx->limits->at[LIMIT_FILE];
+    return access_check_form(&q, result.cors, error);
 }
 
 static void router_on_request(void *context, exchange *x)

@@ -6,6 +6,7 @@
 #include "server/api/native/native.h"
 #include "server/api/ollama/ollama.h"
 #include "server/api/openai/openai.h"
+#include "server/batch/batch_api.h"
 
 /* Short names, so that a row fits on a line. */
 #define GET     (HTTP_GET | HTTP_HEAD)
@@ -35,6 +36,13 @@ static const route table[] = {
     {POST,   "/v1/responses/input_tokens",           INFER,  API_OPENAI,    "count",           handle_responses_input_tokens},
     {GET | DELETE | POST, "/v1/responses/*",         INFER,  API_OPENAI,    "responses",       handle_response},
 
+    {POST,   "/v1/files",                            INFER,  API_OPENAI,    "files",           handle_file_upload},
+    {GET,    "/v1/files",                            INFER,  API_OPENAI,    "files",           handle_files},
+    {GET | DELETE, "/v1/files/*",                    INFER,  API_OPENAI,    "files",           handle_file},
+    {POST,   "/v1/batches",                          INFER,  API_OPENAI,    "batches",         handle_batch_create},
+    {GET,    "/v1/batches",                          INFER,  API_OPENAI,    "batches",         handle_batches},
+    {GET | POST, "/v1/batches/*",                    INFER,  API_OPENAI,    "batches",         handle_batch},
+
     {POST,   "/v1/messages",                         INFER,  API_ANTHROPIC, "messages",        handle_messages},
     {POST,   "/v1/messages/count_tokens",            INFER,  API_ANTHROPIC, "count",           handle_count_tokens},
 
@@ -63,6 +71,7 @@ static const route table[] = {
     {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_stats},
     {POST,   "/tokenize",                            INFER,  API_OPENAI,    "tokenize",        handle_tokenize},
     {POST,   "/detokenize",                          INFER,  API_OPENAI,    "tokenize",        handle_detokenize},
+    {GET,    "/tokenizer_info",                      INFER,  API_OPENAI,    "tokenize",        handle_tokenizer_info},
     {POST,   "/apply-template",                      INFER,  API_OPENAI,    "template",        handle_apply_template},
     {POST,   "/v1/score",                            INFER,  API_OPENAI,    "score",           handle_score},
     {POST,   "/v1/rerank",                           INFER,  API_OPENAI,    "rerank",          handle_rerank},
@@ -137,6 +146,11 @@ const route *route_find(str path, http_method method, str *tail, unsigned *allow
     }
     *tail = wild_tail;
     return wild;
+}
+
+bool route_is_upload(const route *r)
+{
+    return r->handler == handle_file_upload;
 }
 
 const route *route_at(size_t i)

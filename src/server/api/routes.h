@@ -23,6 +23,8 @@ typedef struct route {
 /* The row for a path and method. NULL: none; *allow has the methods of the path. *tail is the part
  * that matched the wildcard. */
 const route *route_find(str path, http_method method, str *tail, unsigned *allow);
+/* The body is a form with a file, instead of JSON. */
+bool route_is_upload(const route *r);
 /* Row i of the table; NULL: i is too large. */
 const route *route_at(size_t i);
 /* The API that the prefix of a path suggests. */

@@ -315,6 +315,20 @@ bool access_check_scope(const access_result *result, privilege needed, http_erro
     return false;
 }
 
+/* Browsers send forms to other sites without a preflight, but with one of these headers. */
+bool access_check_form(const access_request *q, bool cors, http_error *error)
+{
+    str type = q->content_type;
+    const str word = type.p != NULL ? str_next_word(&type, "; \t") : (str){NULL, 0};
+    const bool browser = q->origin.p != NULL || q->any_fetch_field;
+    if (word.p != NULL && access_same_word(word, str_of("multipart/form-data")) &&
+        (cors || !browser))
+        return true;
+    http_error_set(error, HTTP_E_TYPE, "unsupported_media_type",
+                   "send the file with Content-Type: multipart/form-data");
+    return false;
+}
+
 bool access_check_type(const access_request *q, http_error *error)
 {
     if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))

@@ -84,5 +84,7 @@ bool access_check_scope(const access_result *result, privilege needed, http_erro
 /* Checks the Content-Type. A page can send JSON to another site only after a CORS preflight. So
  * other types are refused unless the request cannot come from a browser. */
 bool access_check_type(const access_request *q, http_error *error);
+/* The same for a route that takes a form. `cors`: the Origin is allowed. */
+bool access_check_form(const access_request *q, bool cors, http_error *error);
 
 #endif

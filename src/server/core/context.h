@@ -37,8 +37,16 @@ typedef struct request_defaults {
     const char *system;       /* for conversations without a system message; NULL: none */
 } request_defaults;
 
+/* For metrics. */
+typedef struct batch_counts {
+    uint32_t running, waiting; /* batches now */
+    uint64_t done, failed;     /* requests of batches; done ones include failed ones */
+} batch_counts;
+
 struct access_rules;
+struct batches;
 struct event_loop;
+struct file_store;
 struct generation;
 struct http_server;
 struct limits;
@@ -68,7 +76,10 @@ typedef struct server_context {
     double started;                 /* os_now() */
     uint64_t structured_outputs;    /* completed requests with a response format other than text */
     uint64_t decoder_exits;         /* times the image decoder process has ended unexpectedly */
-    struct request_counts *counts;  /* completed requests by dialect, route and status */
+    struct file_store *files;       /* of /v1/files; NULL: none are stored */
+    struct batches *batches;        /* of /v1/batches; NULL without `files` */
+    batch_counts batch_counts;
+    struct request_counts *counts; /* completed requests by dialect, route and status */
 } server_context;
 
 #endif

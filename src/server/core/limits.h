@@ -18,6 +18,9 @@ enum { LIMIT_MOST_FIELDS = 64, LIMIT_MOST_TARGET = 4096, LIMIT_MOST_FIELD_BYTES 
     ROW(FIELDS, "header-fields", LIMIT_MOST_FIELDS, 4, LIMIT_MOST_FIELDS, 431)                     \
     ROW(TARGET, "target-bytes", LIMIT_MOST_TARGET, 16, LIMIT_MOST_TARGET, 414)                     \
     ROW(BODY, "body-bytes", 4194304, 1024, 268435456, 413)                                         \
+    ROW(FILE, "file-bytes", 67108864, 1024, 268435456, 413)                                        \
+    ROW(FILES, "files", 1000, 1, 1000000, 400)                                                     \
+    ROW(FILES_BYTES, "total-file-bytes", 4294967296.0, 1048576, 1099511627776.0, 400)              \
     ROW(BODIES, "total-body-bytes", 268435456, 1024, 17179869184.0, 503)                           \
     ROW(REPLIES, "total-reply-bytes", 268435456, 1048576, 17179869184.0, 503)                      \
     ROW(HEAD_SECONDS, "header-seconds", 10, 0.1, 3600, 408)                                        \

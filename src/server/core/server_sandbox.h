@@ -3,8 +3,9 @@
  * server_sandbox.h - what `mote serve` can do to the machine after it has started (`--sandbox`).
  *
  * Landlock limits files: the directories of models and key files are readable, everything else is
- * not accessible; the directory of the disk cache can be written. It is applied before threads start, because the kernel applies it to one thread
- * and the threads that this thread starts. seccomp limits system calls of all threads to a list. It
+ * not accessible; the directories of the disk cache and of uploads can be written. It is applied
+ * before threads start, because the kernel applies it to one thread and the threads that this
+ * thread starts. seccomp limits system calls of all threads to a list. It
  * is applied last, when the sockets are open. Image decoders have a stricter sandbox of their own
  * (media/sandbox).
  */
@@ -37,13 +38,15 @@ typedef struct server_sandbox_files {
     size_t n_directories;
     const char *removed[SERVER_SANDBOX_PATHS]; /* at the end: UNIX sockets, the local key */
     size_t n_removed;
-    const char *written; /* a directory: its files are created, written, removed; NULL: none */
+    /* Directories with files that are created, written, replaced and removed; NULL: none. */
+    const char *written; /* of uploads and batches */
+    const char *cached;  /* of the disk cache */
 } server_sandbox_files;
 
 /* Call it before the first thread is started. */
 void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *files);
 /* Call it when all sockets are open. `writes`: calls that write files are allowed; Landlock limits
- * them to one directory. */
+ * them to their directories. */
 void server_sandbox_limit_calls(server_sandbox *s, bool writes);
 /* Does server_sandbox_limit_calls limit calls on this system and in this build? */
 bool server_sandbox_has_filter(void);

@@ -40,6 +40,13 @@ static void sandbox_add_reason(server_sandbox *s, const char *text, const char *
 
 /* ---- Landlock ---- */
 
+/* Rights that a directory of regular files does not need. */
+enum {
+    NEVER_WRITTEN = LANDLOCK_EXECUTE | LANDLOCK_REMOVE_DIR | LANDLOCK_MAKE_CHAR |
+                    LANDLOCK_MAKE_SOCK | LANDLOCK_MAKE_FIFO | LANDLOCK_MAKE_BLOCK |
+                    LANDLOCK_IOCTL_DEV
+};
+
 /* Allows the directory of a file. */
 static void landlock_allow_around(int ruleset, const char *path, uint64_t rights)
 {
@@ -68,6 +75,7 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
     /* A model that is reloaded reads the number of CPUs and their quota. */
     static const char *const system[] = {"/sys/devices/system/cpu", "/sys/fs/cgroup"};
 #if defined(MOTE_SANITIZED)
+    (void)files;
     sandbox_add_reason(s, "no Landlock: not in this build", "");
     return;
 #endif
@@ -87,6 +95,9 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
         landlock_allow_around(ruleset, files->removed[i], LANDLOCK_REMOVE_FILE);
     if (files->written != NULL)
         landlock_allow(ruleset, files->written,
+                       landlock_rights(version) & ~(uint64_t)NEVER_WRITTEN);
+    if (files->cached != NULL)
+        landlock_allow(ruleset, files->cached,
                        (LANDLOCK_READ | LANDLOCK_WRITE_OWN) & landlock_rights(version));
     if (landlock_restrict(ruleset))
         s->landlock = version;
@@ -123,10 +134,11 @@ static const char *const plain_calls[] = {
     "getegid", "geteuid", "getgid", "getrandom", "getrlimit", "getrusage", "getuid", "sysinfo",
     "uname"};
 
-/* For the disk cache. The last two replace rows of limited_calls. */
-static const char *const write_calls[] = {"fdatasync", "flock",    "fsync",
-                                          "ftruncate", "pwrite64", "renameat",
-                                          "renameat2", "open",     "openat"};
+/* With directories that are written to: Landlock says which. "open" and "openat" replace rows of
+ * limited_calls. */
+static const char *const write_calls[] = {"fchmod",    "fdatasync", "flock",     "fsync",
+                                          "ftruncate", "open",      "openat",    "pwrite64",
+                                          "rename",    "renameat",  "renameat2", "sync_file_range"};
 
 /* The rows of open and openat are the last ones. */
 enum { OPEN_ROWS = 2 };
@@ -143,7 +155,6 @@ static const seccomp_limited limited_calls[] = {
     {"open", 1, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
     {"openat", 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
 };
-
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 void server_sandbox_limit_calls(server_sandbox *s, bool writes)

@@ -537,6 +537,7 @@ generation *generation_new(exchange *x, const char *api, const generation_printe
                                   .continue_last = true,
                                   .ns = http->ns,
                                   .client = http->client,
+                                  .background = http->background,
                                   .ctx = ctx,
                                   .hook = generation_goes_on,
                                   .hook_ctx = w},

@@ -228,6 +228,7 @@ static bool choice_make_job(generation *w, choice *c, const struct token_trie *t
         .images = p->images,
         .n_images = p->n_images,
         .client = a->client,
+        .background = a->background,
         .ns = a->ns,
         .seconds = a->seconds,
         .no_reuse = a->no_reuse,

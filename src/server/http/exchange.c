@@ -45,7 +45,7 @@ static const char *status_reason(int status)
 
 /* ---- life cycle ---- */
 
-exchange *exchange_new(connection *c)
+exchange *exchange_new(http_server *h, connection *c)
 {
     unsigned char random[12];
     exchange *x = os_random(random, sizeof random) ? mem_new(1, sizeof *x) : NULL;
@@ -54,6 +54,7 @@ exchange *exchange_new(connection *c)
     memcpy(x->id, "req_", 4);
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(x->id + 4 + 2 * i, 3, "%02x", random[i]);
+    x->http = h;
     x->c = c;
     x->received = x->complete = os_now();
     return x;
@@ -63,13 +64,14 @@ void exchange_free(exchange *x)
 {
     if (x == NULL)
         return;
-    connection_http(x->c)->body_bytes -= x->body.n + x->taken;
-    connection_http(x->c)->reply_bytes -= x->large;
+    x->http->body_bytes -= x->body.n + x->taken;
+    x->http->reply_bytes -= x->large;
     strbuf_fini(&x->head_bytes);
     strbuf_fini(&x->path);
     strbuf_fini(&x->body);
     strbuf_fini(&x->headers);
     strbuf_fini(&x->pending);
+    strbuf_fini(&x->reply);
     mem_free(x);
 }
 
@@ -89,7 +91,7 @@ static const char *exchange_method_name(const exchange *x)
 
 static void exchange_report(const exchange *x, int status)
 {
-    const http_hooks *hooks = &connection_http(x->c)->hooks;
+    const http_hooks *hooks = &x->http->hooks;
     log_request line = {.id = x->id,
                         .method = exchange_method_name(x),
                         .status = status,
@@ -149,7 +151,7 @@ bool exchange_has_body(const exchange *x)
 
 peer *exchange_peer(const exchange *x)
 {
-    return x->c->peer;
+    return x->c != NULL ? x->c->peer : NULL;
 }
 
 const char *exchange_id(const exchange *x)
@@ -168,7 +170,7 @@ strbuf exchange_take_body(exchange *x)
 
 void *exchange_context(const exchange *x)
 {
-    return connection_http(x->c)->hooks.context;
+    return x->http->hooks.context;
 }
 
 double exchange_began(const exchange *x)
@@ -245,7 +247,7 @@ static void put_date(strbuf *out)
 
 static void put_vary(const exchange *x, strbuf *out)
 {
-    const bool by_origin = connection_http(x->c)->vary_origin;
+    const bool by_origin = x->http->vary_origin;
     if (x->by_accept || by_origin)
         put_header(out, "Vary", !by_origin ? "Accept" : x->by_accept ? "Accept, Origin" : "Origin");
 }
@@ -265,9 +267,11 @@ static void put_cors(const exchange *x, strbuf *out)
 static void exchange_put_head(exchange *x, int status, const char *content_type, size_t length)
 {
     enum { NO_CONTENT = 204 };
-    strbuf *out = &x->c->out;
     char line[96];
     x->status = status;
+    if (x->c == NULL)
+        return;
+    strbuf *out = &x->c->out;
     snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, status_reason(status));
     strbuf_text(out, line);
     put_date(out);
@@ -297,6 +301,27 @@ static void exchange_put_head(exchange *x, int status, const char *content_type,
 
 /* ---- bodies ---- */
 
+/* Where the reply goes. */
+static strbuf *exchange_out(exchange *x)
+{
+    return x->c != NULL ? &x->c->out : &x->reply;
+}
+
+/* Without the remaining output. */
+static void exchange_close(exchange *x)
+{
+    if (x->c != NULL)
+        connection_abort(x->c);
+    else
+        x->reply.failed = true;
+}
+
+static void exchange_touch(exchange *x)
+{
+    if (x->c != NULL)
+        connection_touch(x->c);
+}
+
 static bool exchange_has_reply_body(const exchange *x)
 {
     return x->head_bytes.n == 0 || x->head.method != HTTP_HEAD;
@@ -306,15 +331,18 @@ static void exchange_complete(exchange *x)
 {
     x->over = true;
     x->disconnect = NULL;
-    connection_ended(x->c, x->may_keep);
+    if (x->c != NULL)
+        connection_ended(x->c, x->may_keep);
+    else
+        local_exchange_end(x);
 }
 
 /* Counts a large reply until the client has read it. false: the limit is reached. */
 static bool exchange_reserve_reply(exchange *x, size_t bytes)
 {
     enum { LARGE = 65536 };
-    http_server *h = connection_http(x->c);
-    if (bytes <= LARGE)
+    http_server *h = x->http;
+    if (bytes <= LARGE || x->c == NULL)
         return true;
     if ((double)(h->reply_bytes + bytes) > h->limits.at[LIMIT_REPLIES])
         return false;
@@ -333,11 +361,11 @@ void exchange_reply(exchange *x, int status, const char *content_type, str body)
         exchange_fail(x, &error);
         return;
     }
-    if (connection_http(x->c)->phase != HTTP_SERVING)
+    if (x->http->phase != HTTP_SERVING)
         x->may_keep = false;
     exchange_put_head(x, status, content_type, body.n);
     if (exchange_has_reply_body(x)) {
-        strbuf_put(&x->c->out, body);
+        strbuf_put(exchange_out(x), body);
         x->sent = body.n;
     }
     exchange_complete(x);
@@ -357,11 +385,11 @@ void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
 void exchange_begin(exchange *x, int status, const char *content_type)
 {
     x->streaming = true;
-    x->chunked = !x->head.http_1_0;
-    if (x->head.http_1_0 || connection_http(x->c)->phase != HTTP_SERVING)
+    x->chunked = x->c != NULL && !x->head.http_1_0;
+    if (x->head.http_1_0 || x->http->phase != HTTP_SERVING)
         x->may_keep = false; /* in HTTP/1.0 the end of the connection ends the body */
     exchange_put_head(x, status, content_type, 0);
-    connection_touch(x->c);
+    exchange_touch(x);
 }
 
 void exchange_write(exchange *x, str bytes)
@@ -369,14 +397,14 @@ void exchange_write(exchange *x, str bytes)
     if (!exchange_has_reply_body(x) || bytes.n == 0)
         return;
     strbuf_put(&x->pending, bytes);
-    connection_touch(x->c);
+    exchange_touch(x);
 }
 
 void exchange_frame(exchange *x)
 {
-    strbuf *out = &x->c->out;
+    strbuf *out = exchange_out(x);
     if (x->pending.failed)
-        connection_abort(x->c);
+        exchange_close(x);
     if (x->pending.n == 0)
         return;
     char size[24];
@@ -394,14 +422,16 @@ void exchange_end(exchange *x)
 {
     exchange_frame(x);
     if (x->chunked && exchange_has_reply_body(x))
-        strbuf_text(&x->c->out, "0\r\n\r\n");
+        strbuf_text(exchange_out(x), "0\r\n\r\n");
     exchange_complete(x);
 }
 
 void exchange_abort(exchange *x)
 {
     x->disconnect = NULL;
-    connection_abort(x->c);
+    exchange_close(x);
+    if (x->c == NULL)
+        local_exchange_end(x);
 }
 
 /* ---- errors ---- */
@@ -413,7 +443,7 @@ static bool is_retryable(int status)
 
 void exchange_fail(exchange *x, const http_error *e)
 {
-    const http_hooks *hooks = &connection_http(x->c)->hooks;
+    const http_hooks *hooks = &x->http->hooks;
     strbuf body = {0};
     const int status = hooks->print_error(hooks->context, x, e, &body);
     if (e->allow != 0) {
@@ -434,7 +464,7 @@ void exchange_fail(exchange *x, const http_error *e)
     }
     exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
     if (body.failed)
-        connection_abort(x->c);
+        exchange_close(x);
     strbuf_fini(&body);
 }
 

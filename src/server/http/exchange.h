@@ -41,6 +41,8 @@ typedef struct http_request {
     struct quota *quota;       /* of the key; NULL if there are no keys */
     const char *key;           /* name of the key; NULL or "": none */
     bool cors;                 /* the Origin is allowed: send the CORS headers */
+    bool background;           /* other requests come first */
+    double max_body;           /* most bytes of the body; 0: --limit body-bytes */
 } http_request;
 
 const http_request *exchange_request(const exchange *x);

@@ -22,7 +22,8 @@
 enum { EXCHANGE_ID_BYTES = 4 + 24 + 1 };
 
 struct exchange {
-    struct connection *c;
+    struct http_server *http;
+    struct connection *c; /* NULL: a local exchange */
     char id[EXCHANGE_ID_BYTES];
     strbuf head_bytes; /* raw head, which `head` has offsets into; empty: head_check() refused it */
     http_head head;
@@ -44,10 +45,16 @@ struct exchange {
     size_t large;   /* the same, if it counts for LIMIT_REPLIES */
     bool streaming, chunked, over;
     log_stats stats; /* stop == NULL: none */
+
+    /* of a local exchange */
+    strbuf reply;                             /* body */
+    void (*replied)(void *with, exchange *x); /* NULL: canceled */
+    void *replied_with;
+    struct exchange *next_replied;
 };
 
 /* NULL: out of memory or no random bytes. */
-exchange *exchange_new(struct connection *c);
+exchange *exchange_new(struct http_server *h, struct connection *c);
 void exchange_free(exchange *x);
 /* Moves what a stream has written to the output of the connection, as one chunk. */
 void exchange_frame(exchange *x);
@@ -55,6 +62,10 @@ void exchange_frame(exchange *x);
 void exchange_lost(exchange *x);
 /* The reply is sent: calls on_finished. */
 void exchange_finished(exchange *x);
+/* The reply of a local exchange is complete: local_exchange_turn() delivers it. */
+void local_exchange_end(exchange *x);
+/* At the end of a loop iteration. */
+void local_exchange_turn(struct http_server *h);
 
 /* ---- reader: bytes of a connection to an exchange ---- */
 
@@ -195,8 +206,9 @@ struct http_server {
     http_phase phase;
     double phase_until; /* end of the phase; ignored while serving */
     double last_peers_sweep;
-    uint64_t body_bytes;  /* of requests that are read or handled */
-    uint64_t reply_bytes; /* of large replies that are not sent completely */
+    exchange *replied, **last_replied; /* local exchanges with a complete reply, in order */
+    uint64_t body_bytes;               /* of requests that are read or handled */
+    uint64_t reply_bytes;              /* of large replies that are not sent completely */
     uint64_t requests, refused_connections, refused_requests;
 };
 

@@ -29,6 +29,7 @@ static void http_on_connection(void *with, struct uv_stream_s *listener, int fd,
 static void http_on_iteration(void *with)
 {
     http_server *h = with;
+    local_exchange_turn(h);
     connection_set_turn(&h->connections);
 }
 
@@ -131,6 +132,8 @@ static void http_on_stop(void *with)
 
 static mote_status http_open_sockets(http_server *h, const http_server_options *o, mote_error *err)
 {
+    if (o->no_sockets)
+        return MOTE_OK;
     for (size_t i = 0; i < o->n_listen; i++)
         TRY(listen_add(&h->listening, o->listen[i], err));
     if (o->n_listen > 0)
@@ -164,6 +167,7 @@ mote_status http_server_new(http_server **out, const http_server_options *option
     if (h == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for the HTTP server",
                        sizeof *h);
+    h->last_replied = &h->replied;
     h->hooks = *hooks;
     h->limits = *options->limits;
     h->vary_origin = options->vary_origin;

@@ -60,6 +60,7 @@ typedef struct http_server_options {
     const limits *limits;      /* copied */
     const char *const *listen; /* [n_listen] addresses as in listen.h; none: systemd or loopback */
     size_t n_listen;
+    bool no_sockets;      /* listen nowhere: local exchanges only */
     bool vary_origin;     /* replies depend on Origin: send `Vary: Origin` */
     double drain_delay;   /* seconds between the stop and the closing of the listening sockets */
     double drain_seconds; /* 0: 30 */

@@ -49,7 +49,7 @@ static void reader_refuse(reader *r, const http_error *error, bool may_keep)
 static bool reader_make_exchange(reader *r, connection *c)
 {
     if (r->x == NULL)
-        r->x = exchange_new(c);
+        r->x = exchange_new(connection_http(c), c);
     if (r->x == NULL) {
         r->state = READER_HANDLING;
         connection_abort(c);
@@ -106,10 +106,18 @@ static void set_no_memory(http_error *e)
     http_error_set(e, HTTP_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
 }
 
-static void set_too_large(http_error *e, const limits *l)
+/* Most bytes of the body. */
+static double reader_max_body(const exchange *x)
 {
+    return x->request.max_body > 0 ? x->request.max_body : x->http->limits.at[LIMIT_BODY];
+}
+
+static void set_too_large(http_error *e, const exchange *x)
+{
+    const limit_name limit = x->request.max_body > 0 ? LIMIT_FILE : LIMIT_BODY;
     http_error_set(e, HTTP_E_TOO_LARGE, "request_too_large",
-                   "the body must have at most %.0f bytes (--limit body-bytes)", l->at[LIMIT_BODY]);
+                   "the body must have at most %.0f bytes (--limit %s)", reader_max_body(x),
+                   limit_rows[limit].name);
 }
 
 static void reader_refuse_head(reader *r, connection *c, str bytes, head_status status)
@@ -167,8 +175,8 @@ static bool reader_check_head(exchange *x, http_error *error)
     }
     if (!h->hooks.on_head(h->hooks.context, x, &x->request, error))
         return false;
-    if (x->head.length > h->limits.at[LIMIT_BODY]) {
-        set_too_large(error, &h->limits);
+    if (x->head.length > reader_max_body(x)) {
+        set_too_large(error, x);
         return false;
     }
     if ((double)(h->body_bytes + x->head.length) > h->limits.at[LIMIT_BODIES]) {
@@ -248,11 +256,11 @@ static size_t reader_take_body(reader *r, str bytes, double now)
     size_t used;
     const size_t before = x->body.n;
     const http_parsed parsed =
-        http_parser_body(r->parser, bytes, &used, &x->body, (size_t)h->limits.at[LIMIT_BODY]);
+        http_parser_body(r->parser, bytes, &used, &x->body, (size_t)reader_max_body(x));
     h->body_bytes += x->body.n - before;
     switch (parsed) {
     case HTTP_PARSED_WHOLE: reader_handle(r, now); return used;
-    case HTTP_PARSED_TOO_LARGE: set_too_large(&e, &h->limits); break;
+    case HTTP_PARSED_TOO_LARGE: set_too_large(&e, x); break;
     case HTTP_PARSED_NO_MEMORY: set_no_memory(&e); break;
     case HTTP_PARSED_REFUSED:
         http_error_set(&e, HTTP_E_INVALID, "bad_request", "invalid chunked body");

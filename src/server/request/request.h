@@ -62,6 +62,7 @@ typedef struct request {
     bool codex;                       /* the client is Codex; see generation_printer.streams_full */
     bool any_model;                   /* an unknown model name is a warning, not an error */
     uint64_t ns, client;              /* cache namespace; client for fair queueing */
+    bool background;                  /* other requests come first */
     bool (*hook)(void *ctx);          /* called while texts are tokenized; false: stop */
     void *hook_ctx;
     bool admin; /* the key has scope admin */

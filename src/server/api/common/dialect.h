@@ -36,10 +36,12 @@ bool body_read(json_doc **doc, str text, http_error *error);
 
 typedef struct background_job {
     server_context *ctx;
-    uint64_t ns;              /* cache namespace of the key */
+    uint64_t ns, client;      /* cache namespace and number of the key */
     bool admin;               /* the key has scope admin */
     const json_node *body;    /* a JSON object; NULL: the route has no body */
     strbuf tail;              /* the path behind the prefix of a wildcard route */
+    strbuf query;             /* of the target, not decoded */
+    strbuf text;              /* the body as it was sent */
     strbuf out;               /* the reply */
     const char *content_type; /* EXCHANGE_JSON unless changed */
     http_error error;         /* replied instead of `out` if its code is set */
@@ -53,9 +55,9 @@ typedef struct background_job {
     exchange *x; /* NULL: the client has disconnected */
     atomic_bool gone;
     struct quota *quota; /* charged at the end; NULL: none */
-    strbuf text;
-    size_t bytes; /* of the body */
+    size_t bytes;        /* of the body */
     bool with_model, waiting, unloading;
+    bool raw;        /* the body is not JSON */
     model_wait wait; /* for the model to be loaded */
     json_doc *doc;
     void (*run)(struct background_job *s);
@@ -64,6 +66,8 @@ typedef struct background_job {
 /* Calls `run` on a worker thread and sends the reply. `with_body`: the body must be a JSON object.
  */
 void background_start(exchange *x, void (*run)(background_job *s), bool with_body);
+/* The same with a body in another format, which `run` reads from `text`. */
+void background_start_raw(exchange *x, void (*run)(background_job *s));
 /* The same with a body that may name a model, which is loaded first. The quota of the key must
  * admit the request and is charged for it. */
 void background_start_with_model(exchange *x, void (*run)(background_job *s));

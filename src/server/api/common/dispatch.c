@@ -237,6 +237,7 @@ static void background_free(background_job *s)
     json_doc_free(s->doc);
     strbuf_fini(&s->text);
     strbuf_fini(&s->tail);
+    strbuf_fini(&s->query);
     strbuf_fini(&s->out);
     mem_free(s);
 }
@@ -247,7 +248,8 @@ static void background_run(void *with)
     background_job *s = with;
     if (!background_goes_on(s))
         return;
-    if (s->body == NULL && s->text.n > 0 && body_read(&s->doc, strbuf_view(&s->text), &s->error)) {
+    if (!s->raw && s->body == NULL && s->text.n > 0 &&
+        body_read(&s->doc, strbuf_view(&s->text), &s->error)) {
         s->body = json_doc_root(s->doc);
         if (s->with_model)
             model_choose(&s->request, request_name_in(s->body, false), &s->error);
@@ -346,7 +348,7 @@ bool background_goes_on(void *s)
 }
 
 static void background_begin(exchange *x, void (*run)(background_job *s), bool with_body,
-                             bool with_model, struct quota *charged)
+                             bool with_model, bool raw, struct quota *charged)
 {
     background_job *s = mem_new(1, sizeof *s);
     http_error error;
@@ -359,13 +361,16 @@ static void background_begin(exchange *x, void (*run)(background_job *s), bool w
     s->quota = charged;
     s->ctx = exchange_context(x);
     s->ns = exchange_request(x)->ns;
+    s->client = exchange_request(x)->client;
     s->admin = exchange_request(x)->admin;
     s->x = x;
     s->run = run;
     s->with_model = with_model;
     s->request = (request){.ctx = s->ctx, .hook = background_goes_on, .hook_ctx = s};
     s->content_type = EXCHANGE_JSON;
+    s->raw = raw;
     strbuf_put(&s->tail, exchange_request(x)->tail);
+    strbuf_put(&s->query, exchange_request(x)->query);
     if (with_body) {
         s->text = exchange_take_body(x);
         s->bytes = s->text.n;
@@ -373,7 +378,7 @@ static void background_begin(exchange *x, void (*run)(background_job *s), bool w
             strbuf_byte(&s->text, ' ');
     }
     exchange_on_disconnect(x, background_on_disconnect, s);
-    if (s->text.failed || s->tail.failed ||
+    if (s->text.failed || s->tail.failed || s->query.failed ||
         !event_loop_work(s->ctx->loop, s->bytes, background_run, background_done, s)) {
         http_error_no_memory(&s->error);
         background_done(s);
@@ -382,12 +387,17 @@ static void background_begin(exchange *x, void (*run)(background_job *s), bool w
 
 void background_start(exchange *x, void (*run)(background_job *s), bool with_body)
 {
-    background_begin(x, run, with_body, false, NULL);
+    background_begin(x, run, with_body, false, false, NULL);
+}
+
+void background_start_raw(exchange *x, void (*run)(background_job *s))
+{
+    background_begin(x, run, true, false, true, NULL);
 }
 
 void background_start_with_model(exchange *x, void (*run)(background_job *s))
 {
-    background_begin(x, run, true, true, exchange_request(x)->quota);
+    background_begin(x, run, true, true, false, exchange_request(x)->quota);
 }
 
 bool background_text(background_job *s, const char *name, str *out)

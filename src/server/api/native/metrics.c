@@ -368,6 +368,17 @@ static void metrics_put_registry(strbuf *out, const model_registry_stats *r)
                              r->unloads[i]);
 }
 
+static void metrics_put_batches(strbuf *out, const batch_counts *b)
+{
+    metrics_put_family(out, "batches", "gauge", "Batches of /v1/batches that are not over.");
+    metrics_put_labelled(out, "batches", "state", "running", b->running);
+    metrics_put_labelled(out, "batches", "state", "waiting", b->waiting);
+    metrics_put_family(out, "batch_requests_total", "counter",
+                       "Requests of batches with a result, by result.");
+    metrics_put_labelled(out, "batch_requests_total", "result", "done", b->done - b->failed);
+    metrics_put_labelled(out, "batch_requests_total", "result", "failed", b->failed);
+}
+
 void metrics_print(strbuf *out, const metrics_view *v)
 {
     metrics_put_info(out, v);
@@ -382,6 +393,8 @@ void metrics_print(strbuf *out, const metrics_view *v)
         metrics_put_counter(out, "image_decoder_exits_total", v->decoder_exits,
                             "Times the image decoder process exited unexpectedly.");
     }
+    if (v->has_batches)
+        metrics_put_batches(out, &v->batches);
     metrics_put_http(out, v);
     metrics_put_histogram(out, v, "request_queue_seconds", AT(work.queue_seconds),
                           "Time in the queue.");
@@ -462,6 +475,8 @@ void metrics_gather(metrics_view *v, server_context *s)
                         .memory_limit = s->memory_limit,
                         .structured_outputs = s->structured_outputs,
                         .decoder_exits = s->decoder_exits,
+                        .has_batches = s->batches != NULL,
+                        .batches = s->batch_counts,
                         .draining = s->stopping,
                         .uptime = os_now() - s->started};
     for (size_t i = 0; i < v->n_models; i++)

@@ -31,6 +31,7 @@ void handle_cache_prefix(exchange *x);
 void handle_cache_pin(exchange *x);
 void handle_tokenize(exchange *x);
 void handle_detokenize(exchange *x);
+void handle_tokenizer_info(exchange *x);
 void handle_apply_template(exchange *x);
 void handle_score(exchange *x);
 void handle_rerank(exchange *x);
@@ -78,6 +79,8 @@ typedef struct metrics_view {
     http_stats http;
     uint64_t structured_outputs;
     uint64_t decoder_exits;
+    bool has_batches;
+    batch_counts batches;
     uint64_t over_quota[QUOTA_KINDS]; /* requests rejected by a rate limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;
