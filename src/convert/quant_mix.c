@@ -26,16 +26,18 @@ enum {
 };
 
 static const quant_mix mixes[] = {
-    {"Q4_0", MIX_Q4_0, QUANT_Q4_0},     {"Q4_1", MIX_Q4_1, QUANT_Q4_1},
-    {"Q5_0", MIX_Q5_0, QUANT_Q5_0},     {"Q5_1", MIX_Q5_1, QUANT_Q5_1},
-    {"Q8_0", MIX_Q8_0, QUANT_Q8_0},     {"Q2_K", MIX_Q2_K, QUANT_Q2_K},
-    {"Q3_K_S", MIX_Q3_K_S, QUANT_Q3_K}, {"Q3_K_M", MIX_Q3_K_M, QUANT_Q3_K},
-    {"Q3_K_L", MIX_Q3_K_L, QUANT_Q3_K}, {"Q4_K_S", MIX_Q4_K_S, QUANT_Q4_K},
-    {"Q4_K_M", MIX_Q4_K_M, QUANT_Q4_K}, {"Q5_K_S", MIX_Q5_K_S, QUANT_Q5_K},
-    {"Q5_K_M", MIX_Q5_K_M, QUANT_Q5_K}, {"Q6_K", MIX_Q6_K, QUANT_Q6_K},
-    {"F16", MIX_F16, QUANT_F16},        {"BF16", MIX_BF16, QUANT_BF16},
-    {"F32", MIX_F32, QUANT_F32},        {"Q3_K", MIX_Q3_K_M, QUANT_Q3_K},
-    {"Q4_K", MIX_Q4_K_M, QUANT_Q4_K},   {"Q5_K", MIX_Q5_K_M, QUANT_Q5_K},
+    {"Q4_0", MIX_Q4_0, QUANT_Q4_0, NULL},     {"Q4_1", MIX_Q4_1, QUANT_Q4_1, NULL},
+    {"Q5_0", MIX_Q5_0, QUANT_Q5_0, NULL},     {"Q5_1", MIX_Q5_1, QUANT_Q5_1, NULL},
+    {"Q8_0", MIX_Q8_0, QUANT_Q8_0, NULL},     {"Q2_K", MIX_Q2_K, QUANT_Q2_K, NULL},
+    {"Q3_K_S", MIX_Q3_K_S, QUANT_Q3_K, NULL}, {"Q3_K_M", MIX_Q3_K_M, QUANT_Q3_K, NULL},
+    {"Q3_K_L", MIX_Q3_K_L, QUANT_Q3_K, NULL}, {"Q4_K_S", MIX_Q4_K_S, QUANT_Q4_K, NULL},
+    {"Q4_K_M", MIX_Q4_K_M, QUANT_Q4_K, NULL}, {"Q5_K_S", MIX_Q5_K_S, QUANT_Q5_K, NULL},
+    {"Q5_K_M", MIX_Q5_K_M, QUANT_Q5_K, NULL}, {"Q6_K", MIX_Q6_K, QUANT_Q6_K, NULL},
+    {"F16", MIX_F16, QUANT_F16, NULL},        {"BF16", MIX_BF16, QUANT_BF16, NULL},
+    {"F32", MIX_F32, QUANT_F32, NULL},        {"Q3_K", MIX_Q3_K_M, QUANT_Q3_K, NULL},
+    {"Q4_K", MIX_Q4_K_M, QUANT_Q4_K, NULL},   {"Q5_K", MIX_Q5_K_M, QUANT_Q5_K, NULL},
+    {"small", 0, QUANT_Q3_K, "Q3_K_M"},       {"balanced", 0, QUANT_Q4_K, "Q4_K_M"},
+    {"best", 0, QUANT_Q6_K, "Q6_K"},
 };
 
 const quant_mix *quant_mix_find(const char *name)
@@ -48,7 +50,8 @@ const quant_mix *quant_mix_find(const char *name)
 
 const char *quant_mix_names(void)
 {
-    return "Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_0 Q4_1 Q4_K_S Q4_K_M Q5_0 Q5_1 Q5_K_S Q5_K_M Q6_K Q8_0 "
+    return "small balanced best Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_0 Q4_1 Q4_K_S Q4_K_M Q5_0 Q5_1 Q5_K_S "
+           "Q5_K_M Q6_K Q8_0 "
            "F16 BF16 F32";
 }
 
@@ -73,7 +76,8 @@ bool quant_mix_applies(const gguf_tensor *t)
     const size_t n = strlen("weight");
     const bool matrix = t->dims[1] > 1 || t->dims[2] > 1 || t->dims[3] > 1;
     return matrix && t->name.n >= n && memcmp(t->name.p + t->name.n - n, "weight", n) == 0 &&
-           !name_contains(t->name, "_norm.weight") && !name_contains(t->name, "ssm_conv1d");
+           !name_contains(t->name, "_norm.weight") && !name_contains(t->name, "ssm_conv1d") &&
+           !name_contains(t->name, ".position_embd") && !name_contains(t->name, ".patch_embd");
 }
 
 /* ---- choices ---- */
@@ -84,8 +88,11 @@ mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf
     uint32_t heads = 0;
     int64_t kv = 0;
     *s = (quant_mix_state){.mix = mix, .tied = true, .heads_per_kv = 1};
-    TRY(gguf_get_u32(g, "qwen35.block_count", &s->layers, NULL, err));
-    TRY(gguf_get_u32(g, "qwen35.attention.head_count", &heads, NULL, err));
+    if (gguf_find(g, "clip.has_vision_encoder") ==
+        NULL) { /* of clip llama-quantize reads no sizes */
+        TRY(gguf_get_u32(g, "qwen35.block_count", &s->layers, NULL, err));
+        TRY(gguf_get_u32(g, "qwen35.attention.head_count", &heads, NULL, err));
+    }
     const gguf_kv *kv_heads = gguf_find(g, "qwen35.attention.head_count_kv");
     if (kv_heads != NULL && gguf_int_at(kv_heads, 0, &kv) && kv > 0 && kv <= heads)
         s->heads_per_kv = heads / (uint32_t)kv;
@@ -141,8 +148,7 @@ static quant_format choose_output(const quant_mix_state *s)
     }
 }
 
-/* A format for rows that are not a whole number of blocks. */
-static quant_format fallback(quant_format format, uint64_t cols)
+quant_format quant_mix_fit(quant_format format, uint64_t cols)
 {
     if (cols % quant_get(format)->block_values == 0)
         return format;
@@ -175,5 +181,5 @@ quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t)
         format = choose_output(s);
     else if (name_contains(t->name, "ffn_down"))
         format = choose_down(s);
-    return fallback(format, t->dims[0]);
+    return quant_mix_fit(format, t->dims[0]);
 }

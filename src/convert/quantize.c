@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8 };
+enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8, OWN_CHOICE_BYTES = GGUF_MAX_KEY + 32 };
+
+/* Keys that mote adds. */
+#define OWN_KEY "mote.quantize."
 
 /* Every format holds values up to this: the largest f16, the type of scales. */
 #define HELD_BY_ALL 65504.0f
@@ -23,6 +26,7 @@ typedef struct quant_tensor {
     quant_format format;
     char name[GGUF_MAX_KEY + 1];
     uint64_t rows, row_bytes;
+    float cost; /* of an own mix: own_mix_tensor.cost */
 } quant_tensor;
 
 typedef struct quantization {
@@ -32,14 +36,17 @@ typedef struct quantization {
     quant_tensor *tensors;
     uint32_t n;
     pool *threads;
-    float *scratch; /* [pool_size][cols], one row for each thread */
-    uint64_t cols;  /* of the longest row */
+    float *scratch;           /* [pool_size][cols], one row for each thread */
+    uint64_t cols;            /* of the longest row */
+    uint64_t reference_bytes; /* of all tensors with the formats of llama-quantize */
 } quantization;
 
 /* Work of one call of fill. */
 typedef struct encode_job {
     const quantization *q;
     const quant_tensor *tensor;
+    const quant_info *format; /* of the output */
+    uint64_t row_bytes;       /* likewise */
     encode_fn *encode;
     uint64_t first, n;
     unsigned char *out;
@@ -52,11 +59,12 @@ static mote_status quantization_check(const gguf *g, mote_error *err)
 {
     str name;
     TRY(gguf_get_str(g, "general.architecture", &name, NULL, err));
-    if (!str_is(name, "qwen35"))
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "architecture '%.*s' is not a dense Qwen 3.5 model; llama-quantize of "
-                       "llama.cpp quantises it",
-                       STR_ARG(name));
+    if (!str_is(name, "qwen35") && !str_is(name, "clip"))
+        return err_set(
+            err, MOTE_E_UNSUPPORTED,
+            "architecture '%.*s' is neither a dense Qwen 3.5 model nor a vision encoder; "
+            "llama-quantize of llama.cpp quantises it",
+            STR_ARG(name));
     return MOTE_OK;
 }
 
@@ -71,14 +79,19 @@ static int by_block_and_name(const void *a, const void *b)
     return strcmp(((const quant_tensor *)a)->name, ((const quant_tensor *)b)->name);
 }
 
-static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, mote_error *err)
+static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, tensor_types *types,
+                                 mote_error *err)
 {
     const gguf_tensor *source = t->source;
     if (source->format == NULL)
         return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%s' has type %s, which mote cannot read",
                        t->name, quant_gguf_name(source->gguf_type));
-    t->format =
-        quant_mix_applies(source) ? quant_mix_choose(state, source) : source->format->format;
+    if (!quant_mix_applies(source))
+        t->format = source->format->format;
+    else if (tensor_types_find(types, t->name, &t->format))
+        t->format = quant_mix_fit(t->format, source->dims[0]);
+    else
+        t->format = quant_mix_choose(state, source);
     t->rows = source->dims[1] * source->dims[2] * source->dims[3];
     if (t->format == source->format->format)
         return MOTE_OK;
@@ -92,11 +105,10 @@ static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, mote_e
     return MOTE_OK;
 }
 
-static mote_status quantization_choose(quantization *q, mote_error *err)
+/* All tensors, in the order of the output, and memory for their rows. */
+static mote_status quantization_list(quantization *q, mote_error *err)
 {
     const gguf *g = q->files.gguf;
-    quant_mix_state state;
-    TRY(quant_mix_begin(&state, q->options->mix, g, err));
     q->n = (uint32_t)gguf_n_tensors(g);
     q->tensors = mem_new(q->n, sizeof *q->tensors);
     if (q->tensors == NULL)
@@ -105,20 +117,90 @@ static mote_status quantization_choose(quantization *q, mote_error *err)
         q->tensors[i].source = gguf_tensor_at(g, i);
         snprintf(q->tensors[i].name, sizeof q->tensors[i].name, "%.*s",
                  (int)q->tensors[i].source->name.n, q->tensors[i].source->name.p);
+        if (q->tensors[i].source->dims[0] > q->cols)
+            q->cols = q->tensors[i].source->dims[0];
     }
     qsort(q->tensors, q->n, sizeof *q->tensors, by_block_and_name);
+    TRY(pool_new(&q->threads, q->options->threads, err));
+    q->scratch = mem_new((size_t)(pool_size(q->threads) * q->cols), sizeof *q->scratch);
+    return q->scratch != NULL ? MOTE_OK
+                              : err_set(err, MOTE_E_MEMORY, "out of memory: rows of %u threads",
+                                        pool_size(q->threads));
+}
+
+/* By the rules of llama-quantize. */
+static mote_status quantization_choose(quantization *q, mote_error *err)
+{
+    const quant_mix *mix = q->options->mix;
+    quant_mix_state state;
+    if (mix->reference != NULL)
+        mix = quant_mix_find(mix->reference);
+    TRY(quant_mix_begin(&state, mix, q->files.gguf, err));
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
-        TRY(tensor_choose(t, &state, err));
+        TRY(tensor_choose(t, &state, q->options->types, err));
+        q->reference_bytes += own_mix_tensor_bytes(t->source, t->format);
+    }
+    const char *unused = tensor_types_unused(q->options->types);
+    return unused == NULL ? MOTE_OK
+                          : err_set(err, MOTE_E_ARG,
+                                    "%.200s: no matrix is left that matches; --dry-run lists their "
+                                    "names",
+                                    unused);
+}
+
+static mote_status quantization_declare(quantization *q, mote_error *err)
+{
+    for (uint32_t i = 0; i < q->n; i++) {
+        quant_tensor *t = &q->tensors[i];
         TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, t->source->n_dims,
                                t->source->dims, err));
         t->row_bytes = gguf_writer_tensor_bytes(q->writer, i) / t->rows;
-        q->cols = t->source->dims[0] > q->cols ? t->source->dims[0] : q->cols;
         if (q->options->chosen != NULL)
             q->options->chosen(q->options->ctx, t->source, t->format,
                                gguf_writer_tensor_bytes(q->writer, i));
     }
     return MOTE_OK;
+}
+
+/* ---- metadata ---- */
+
+/* The key exists only if types were given: without them the file is that of llama-quantize. */
+static void put_tensor_types(gguf_writer *w, const tensor_types *types)
+{
+    uint64_t n = 0;
+    while (tensor_types_text(types, n) != NULL)
+        n++;
+    if (n > 0)
+        gguf_writer_strs(w, OWN_KEY "tensor_types", n);
+    for (uint64_t i = 0; i < n; i++)
+        gguf_writer_item(w, str_of(tensor_types_text(types, i)));
+}
+
+/* The choices of an earlier run, which do not hold for this file. */
+static bool is_own_key(str key)
+{
+    static const char own[] = OWN_KEY;
+    return key.n > sizeof own - 1 && memcmp(key.p, own, sizeof own - 1) == 0;
+}
+
+/* The choices of an own mix, and the divergence that is expected from each. */
+static void put_own_mix(const quantization *q)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < q->n; i++)
+        n += q->tensors[i].cost > 0;
+    gguf_writer_str(q->writer, OWN_KEY "mix", str_of(q->options->mix->name));
+    gguf_writer_u32(q->writer, OWN_KEY "version", OWN_MIX_VERSION);
+    gguf_writer_str(q->writer, OWN_KEY "text", str_of(q->options->text_name));
+    gguf_writer_strs(q->writer, OWN_KEY "choices", n);
+    for (uint32_t i = 0; i < q->n; i++)
+        if (q->tensors[i].cost > 0) {
+            char text[OWN_CHOICE_BYTES];
+            snprintf(text, sizeof text, "%s=%s %.3g", q->tensors[i].name,
+                     quant_get(q->tensors[i].format)->name, (double)q->tensors[i].cost);
+            gguf_writer_item(q->writer, str_of(text));
+        }
 }
 
 static void put_metadata(const quantization *q)
@@ -129,11 +211,15 @@ static void put_metadata(const quantization *q)
         const gguf_kv *kv = gguf_kv_at(g, i);
         const bool split = kv->key.n > 6 && memcmp(kv->key.p, "split.", 6) == 0;
         if (!split && !str_is(kv->key, version) && !str_is(kv->key, type) &&
-            !str_is(kv->key, "general.alignment"))
+            !str_is(kv->key, "general.alignment") && !is_own_key(kv->key))
             gguf_writer_copy(q->writer, kv);
     }
     gguf_writer_u32(q->writer, version, QUANTIZATION_VERSION);
-    gguf_writer_u32(q->writer, type, q->options->mix->file_type);
+    if (q->options->mix->reference == NULL) /* own mixes have no number */
+        gguf_writer_u32(q->writer, type, q->options->mix->file_type);
+    else
+        put_own_mix(q);
+    put_tensor_types(q->writer, q->options->types);
 }
 
 /* ---- data ---- */
@@ -149,7 +235,7 @@ static bool row_within(const float *row, size_t n, float largest)
 /* Encodes a row. False: a value is not finite, or becomes so. */
 static bool row_encode(const encode_job *j, float *row, size_t n, unsigned char *out)
 {
-    const quant_info *info = quant_get(j->tensor->format);
+    const quant_info *info = j->format;
     const bool usual = row_within(row, n, HELD_BY_ALL);
     if (!usual && !row_within(row, n, FLT_MAX))
         return false;
@@ -169,7 +255,7 @@ static void encode_task(void *ctx, uint32_t task, uint32_t worker)
     for (uint64_t i = (uint64_t)task * ROWS_PER_TASK; i < j->n && i < (task + 1ull) * ROWS_PER_TASK;
          i++) {
         s->format->decode(s->data + (j->first + i) * in_bytes, (size_t)s->dims[0], row);
-        if (row_encode(j, row, (size_t)s->dims[0], j->out + i * j->tensor->row_bytes))
+        if (row_encode(j, row, (size_t)s->dims[0], j->out + i * j->row_bytes))
             continue;
         uint64_t known = atomic_load(&j->bad_row);
         while (i < known && !atomic_compare_exchange_weak(&j->bad_row, &known, i))
@@ -195,8 +281,7 @@ static mote_status report_bad_row(const encode_job *j, mote_error *err)
     return err_set(err, MOTE_E_UNSUPPORTED,
                    "tensor '%s' has the value %g in row %llu, which %s cannot hold; choose BF16 or "
                    "F32",
-                   j->tensor->name, (double)worst, (unsigned long long)row,
-                   quant_get(j->tensor->format)->name);
+                   j->tensor->name, (double)worst, (unsigned long long)row, j->format->name);
 }
 
 static void quantization_describe(void *ctx, uint32_t i, stream_tensor *out)
@@ -207,41 +292,128 @@ static void quantization_describe(void *ctx, uint32_t i, stream_tensor *out)
                            .row_bytes = q->tensors[i].row_bytes};
 }
 
+/* Rows [first, first + n) of tensor i in a format. */
+static mote_status quantization_encode(void *ctx, uint32_t i, quant_format format, uint64_t first,
+                                       uint64_t n, void *out, mote_error *err)
+{
+    quantization *q = ctx;
+    const quant_tensor *t = &q->tensors[i];
+    uint64_t row_bytes = 0;
+    quant_row_bytes(format, t->source->dims[0], &row_bytes);
+    if (format == t->source->format->format) {
+        memcpy(out, t->source->data + first * row_bytes, (size_t)(n * row_bytes));
+        return gguf_files_check(&q->files, err);
+    }
+    encode_job job = {.q = q,
+                      .tensor = t,
+                      .format = quant_get(format),
+                      .row_bytes = row_bytes,
+                      .encode = encode_find(format, q->options->isa),
+                      .first = first,
+                      .n = n,
+                      .out = out,
+                      .bad_row = UINT64_MAX};
+    pool_run(q->threads, encode_task, &job, (uint32_t)((n + ROWS_PER_TASK - 1) / ROWS_PER_TASK));
+    TRY(gguf_files_check(&q->files, err)); /* the cause of any other error */
+    return atomic_load(&job.bad_row) == UINT64_MAX ? MOTE_OK : report_bad_row(&job, err);
+}
+
 static mote_status quantization_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *out,
                                      mote_error *err)
 {
     quantization *q = ctx;
-    const quant_tensor *t = &q->tensors[i];
-    if (t->format == t->source->format->format) {
-        memcpy(out, t->source->data + first * t->row_bytes, (size_t)(n * t->row_bytes));
-    } else {
-        encode_job job = {.q = q,
-                          .tensor = t,
-                          .encode = encode_find(t->format, q->options->isa),
-                          .first = first,
-                          .n = n,
-                          .out = out,
-                          .bad_row = UINT64_MAX};
-        pool_run(q->threads, encode_task, &job,
-                 (uint32_t)((n + ROWS_PER_TASK - 1) / ROWS_PER_TASK));
-        TRY(gguf_files_check(&q->files, err)); /* the cause of any other error */
-        if (atomic_load(&job.bad_row) != UINT64_MAX)
-            return report_bad_row(&job, err);
-    }
+    const mote_status status = quantization_encode(q, i, q->tensors[i].format, first, n, out, err);
     gguf_files_drop_pages(&q->files);
-    return gguf_files_check(&q->files, err);
+    return status;
 }
+
+/* ---- own mixes ---- */
+
+/* Bytes of the keys of put_own_mix, at most. */
+static uint64_t own_metadata_bytes(const quantization *q)
+{
+    uint64_t bytes = 512 + strlen(q->options->text_name);
+    for (uint32_t i = 0; i < q->n; i++)
+        bytes += strlen(q->tensors[i].name) + 32;
+    return bytes;
+}
+
+/* Formats that are not chosen: of vectors, of tensors that the user has set, and of the MTP block,
+ * which has no influence on predictions. */
+static mote_status own_list(const quantization *q, own_mix_tensor *list, mote_error *err)
+{
+    uint32_t layers = 0, mtp = 0;
+    bool found;
+    quant_format given;
+    TRY(gguf_get_u32(q->files.gguf, "qwen35.block_count", &layers, NULL, err));
+    TRY(gguf_get_u32(q->files.gguf, "qwen35.nextn_predict_layers", &mtp, &found, err));
+    for (uint32_t i = 0; i < q->n; i++) {
+        const quant_tensor *t = &q->tensors[i];
+        list[i] = (own_mix_tensor){.source = t->source,
+                                   .format = t->format,
+                                   .fixed = !quant_mix_applies(t->source) ||
+                                            t->source->format->block_values > 1 ||
+                                            gguf_block_of(t->source->name) + mtp >= layers ||
+                                            tensor_types_find(q->options->types, t->name, &given)};
+    }
+    return MOTE_OK;
+}
+
+static bool own_progress(void *ctx, own_mix_phase phase, const char *tensor, uint64_t done,
+                         uint64_t all)
+{
+    const quantize_options *o = ((const quantization *)ctx)->options;
+    return o->measuring == NULL || o->measuring(o->ctx, phase, tensor, done, all);
+}
+
+static mote_status own_choose(quantization *q, own_mix_tensor *list, mote_error *err)
+{
+    const quantize_options *options = q->options;
+    const uint64_t keys = own_metadata_bytes(q);
+    const own_mix_options o = {.gguf = q->files.gguf,
+                               .list = list,
+                               .n = q->n,
+                               .budget = q->reference_bytes > keys ? q->reference_bytes - keys : 0,
+                               .copy = options->copy,
+                               .text = options->text,
+                               .threads = options->threads,
+                               .isa = options->isa,
+                               .encode = quantization_encode,
+                               .progress = own_progress,
+                               .ctx = q};
+    TRY(gguf_files_check_output(&q->files, options->copy, err));
+    TRY(own_list(q, list, err));
+    TRY(own_mix_choose(&o, err));
+    for (uint32_t i = 0; i < q->n; i++) {
+        q->tensors[i].format = list[i].format;
+        q->tensors[i].cost = list[i].cost;
+    }
+    return MOTE_OK;
+}
+
+static mote_status quantization_choose_own(quantization *q, mote_error *err)
+{
+    str name;
+    TRY(gguf_get_str(q->files.gguf, "general.architecture", &name, NULL, err));
+    if (!str_is(name, "qwen35"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "the mix %s is for text models; quantise a vision encoder to Q8_0",
+                       q->options->mix->name);
+    own_mix_tensor *list = mem_new(q->n, sizeof *list);
+    if (list == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %u tensors", q->n);
+    const mote_status status = own_choose(q, list, err);
+    mem_free(list);
+    return status;
+}
+
+/* ---- the file ---- */
 
 static mote_status quantization_write(quantization *q, mote_error *err)
 {
     strbuf sources = {0};
     uint32_t done = 0;
     TRY(gguf_files_check_output(&q->files, q->options->out, err));
-    TRY(pool_new(&q->threads, q->options->threads, err));
-    q->scratch = mem_new((size_t)(pool_size(q->threads) * q->cols), sizeof *q->scratch);
-    if (q->scratch == NULL)
-        return err_set(err, MOTE_E_MEMORY, "out of memory: rows of %u threads",
-                       pool_size(q->threads));
     gguf_files_put_sources(&q->files, &sources);
     mote_status status = strbuf_check(&sources, err);
     if (status == MOTE_OK)
@@ -260,8 +432,12 @@ static mote_status quantization_run(quantization *q, const char *path, mote_erro
     TRY(gguf_files_open(&q->files, path, err));
     TRY(quantization_check(q->files.gguf, err));
     TRY(gguf_writer_new(&q->writer, err));
-    put_metadata(q);
+    TRY(quantization_list(q, err));
     TRY(quantization_choose(q, err));
+    if (q->options->mix->reference != NULL)
+        TRY(quantization_choose_own(q, err));
+    put_metadata(q);
+    TRY(quantization_declare(q, err));
     return q->options->out != NULL ? quantization_write(q, err) : MOTE_OK;
 }
 

@@ -433,6 +433,12 @@ const char *gguf_file_type(const gguf *g)
         for (size_t i = 0; i < sizeof file_types / sizeof *file_types; i++)
             if (file_types[i].id == id)
                 return file_types[i].name;
+    static const char *const own[] = {"small", "balanced", "best"};
+    str mix = {NULL, 0};
+    if (!found && gguf_get_str(g, "mote.quantize.mix", &mix, &found, NULL) == MOTE_OK && found)
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (str_is(mix, own[i]))
+                return own[i];
     return NULL;
 }
 

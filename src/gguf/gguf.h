@@ -115,7 +115,8 @@ mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found
 mote_status gguf_get_bool(const gguf *g, const char *key, bool *out, bool *found, mote_error *err);
 mote_status gguf_get_str(const gguf *g, const char *key, str *out, bool *found, mote_error *err);
 
-/* general.file_type as text, such as "Q4_K_M"; NULL: absent, or not a type of this model family. */
+/* general.file_type as text, such as "Q4_K_M", or the name of one of mote's own mixes; NULL: absent,
+ * or not a type of this model family. */
 const char *gguf_file_type(const gguf *g);
 
 /* Element i of an integer array of any width; a scalar is element 0. False: i is out of range, the

@@ -448,9 +448,80 @@ def case_quantize():
             ((TINY, WORK / "o", "Q9"), 2, "unknown type Q9; one of Q2_K"),
             ((TINY, out, "Q4_0"), 11, "exists; replace it with -y"),
             ((DATA / "mote-tiny-Q4_K_M.gguf", WORK / "o", "Q8_0"), None, "is Q6_K already; quantise the BF16"),
-            ((TINY_MMPROJ, WORK / "o", "Q8_0"), None, "architecture 'clip' is not")):
+            ((TINY, WORK / "o", "Q4_0", "--tensor-type", "attn_q"), 2, "attn_q is not REGEX=TYPE"),
+            ((TINY, WORK / "o", "Q4_0", "--tensor-type", "(=Q8_0"), 2, "( is not a regular expression: "),
+            ((TINY, WORK / "o", "Q4_0", "--tensor-type", "ffn=Q9"), 2, "unknown type Q9 of a tensor; one of F32 F16"),
+            ((TINY, WORK / "o", "Q4_0", "--tensor-type", "ffn=Q5_0", "--tensor-type", "ffn_up=Q4_0"), None,
+             "ffn_up=Q4_0: no matrix is left that matches"),
+            ((TINY, WORK / "o", "Q4_0", "--tensor-type", "output_norm=Q5_0"), None, "no matrix is left")):
         done = mote("quantize", *arguments, code=code)
         demand(done.returncode != 0 and text in done.stderr, done.stderr)
+
+
+# SHA-256 of the data of all tensors that llama-quantize writes, in the order of their names.
+TYPES = (("Q4_K_M", ("ATTN_(q|k)=q8_0", r"blk\.[0-2]\..*ffn_down=Q5_K", "blk.1.*=Q2_K"),
+          "50d2ad6c471397fad523cfee1ee3273654812bb44e85ad3d624e5d04207f79fe"),
+         ("Q3_K_S", ("token_embd=Q4_0",), "8d5902e3ebf64dc7f4972c1012884ecb5402e049d7fb1aafd291d6770b109fa1"))
+MMPROJ = {"Q8_0": "5e08e249459142864a62579970e5c335cf432ae5f18e2a38f90b21e4ad1720e4",
+          "Q4_K_M": "13bd5b0464f7d00489b6bac1f5f6714ec93804b1ab05a7a7b11b72cfd0562e35"}
+
+
+def data_hash(path):
+    tensors = Model(path).tensors
+    return hashlib.sha256(b"".join(tensors[name][2] for name in sorted(tensors))).hexdigest()
+
+
+def case_quantize_types():
+    """--tensor-type, and vision encoders."""
+    out = WORK / "out.gguf"
+    for name, rules, wanted in TYPES:
+        flags = [word for rule in rules for word in ("--tensor-type", rule)]
+        mote("quantize", TINY, out, name, "-y", *flags)
+        demand(data_hash(out) == wanted, f"{name} with {rules}: {data_hash(out)}")
+        recorded = Model(out).file.metadata["mote.quantize.tensor_types"][1]
+        demand([r.decode() for r in recorded] == list(rules), f"mote.quantize.tensor_types: {recorded}")
+        document = json.loads(mote("quantize", TINY, WORK / "none", name, "--dry-run", "--json", *flags).stdout)
+        demand({t["name"]: t["bytes"] for t in document["list"]} == {n: len(t[2]) for n, t in Model(out).tensors.items()},
+               "--dry-run")
+    for name, wanted in MMPROJ.items():
+        mote("quantize", TINY_MMPROJ, out, name, "-y")
+        demand(hashlib.sha256(out.read_bytes()).hexdigest() == wanted, f"mmproj as {name}")
+
+
+def case_quantize_own():
+    """Own mixes: not larger than the mix of llama-quantize, the same with any number of threads, recorded in the file."""
+    text = (DATA / "golden/quality/heldout.txt").read_bytes()
+    measured = WORK / "measured.txt"
+    measured.write_bytes(text[:900])
+    names = {1: "F16", 2: "Q4_0", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K",
+             20: "IQ4_NL", 23: "IQ4_XS"}
+
+    def make(name, *flags, kind="balanced"):
+        mote("quantize", TINY, WORK / name, kind, "--calibrate", measured, "-t", "1", *flags)
+        demand(not list(WORK.glob("*measuring*")), "a copy of the model is left")
+        return WORK / name
+
+    out, plain = make("own.gguf"), DATA / "mote-tiny-Q4_K_M.gguf"
+    demand(out.stat().st_size <= plain.stat().st_size, f"{out.stat().st_size} bytes")
+    m, plain = Model(out), Model(plain)
+    demand(m.text("mote.quantize.mix") == "balanced" and m.get("general.file_type") is None, "metadata")
+    choices = dict(row.decode().split(" ")[0].split("=") for row in m.get("mote.quantize.choices"))
+    for name, (_, kind, data) in m.tensors.items():
+        demand(names.get(kind) == choices[name] if name in choices else (kind, data) == plain.tensors[name][1:],
+               f"{name}: {kind} {choices.get(name)}")
+    demand(len(set(choices.values())) > 2 and not any(name.startswith("blk.8.") for name in choices), f"{choices}")
+    if not SANITIZED:
+        same(make("threads.gguf", "-t", "2"), out, "2 threads")
+        fixed = Model(make("fixed.gguf", "--tensor-type", "token_embd=Q8_0", kind="small"))
+        demand(fixed.tensors["token_embd.weight"][1] == 8, "--tensor-type")
+    (WORK / "short").write_text("Too short.")
+    for words, why in (((TINY, WORK / "o", "Q4_0", "--calibrate", measured), "Q4_0 does not measure"),
+                       ((TINY, WORK / "o", "best", "--calibrate", WORK / "none"), "none"),
+                       ((TINY, WORK / "o", "best", "--calibrate", WORK / "short"), "it needs at least 256"),
+                       ((TINY_MMPROJ, WORK / "o", "best"), "quantise a vision encoder to Q8_0")):
+        done = mote("quantize", *words, code=None)
+        demand(done.returncode != 0 and why in done.stderr, done.stderr)
+        demand(not list(WORK.glob("o.*")) and not list(WORK.glob("*measuring*")), f"{why}: a file is left")
 
 
 def case_quantize_damaged():
