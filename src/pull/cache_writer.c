@@ -380,6 +380,9 @@ void cache_remove_stale(pull *p, const pull_file *f)
 static mote_status check_magic(pull *p, const pull_file *f, int fd, mote_error *err)
 {
     char magic[4];
+    const size_t n = strlen(f->path);
+    if (n < 5 || strcmp(f->path + n - 5, ".gguf") != 0) /* of a checkpoint */
+        return MOTE_OK;
     if (pread(fd, magic, sizeof magic, 0) == sizeof magic && memcmp(magic, "GGUF", 4) == 0)
         return MOTE_OK;
     remove_part(p, f->hash);

@@ -65,7 +65,8 @@ static mote_status list_directory(pull *p, listing *l, const char *directory, bo
         status = pull_fail(p, PULL_NOT_FOUND, err, "%s", unread.text);
     file_list_fini(&files);
     if (status == MOTE_OK && l->n == 0)
-        status = pull_fail(p, PULL_NOT_FOUND, err, "there are no GGUF files in %s", directory);
+        status = pull_fail(p, PULL_NOT_FOUND, err, "there are no %s files in %s",
+                           p->request.checkpoint ? "Safetensors" : "GGUF", directory);
     return status;
 }
 
@@ -123,7 +124,7 @@ static void derive_commit(pull *p)
 
 mote_status from_directory_list(pull *p, char directory[PULL_PATH_BYTES], mote_error *err)
 {
-    listing files = {0};
+    listing files = {.checkpoint = p->request.checkpoint};
     const bool snapshot = find_snapshot(p, directory);
     mote_status status = list_directory(p, &files, directory, snapshot, err);
     if (status == MOTE_OK)

@@ -211,7 +211,7 @@ static mote_status take_files(pull *p, const listing *l, mote_error *err)
 mote_status hub_list(pull *p, mote_error *err)
 {
     http_reply reply = {0};
-    listing files = {0};
+    listing files = {.checkpoint = p->request.checkpoint};
     mote_status status = find_commit(p, err);
     if (status == MOTE_OK)
         status = read_pages(p, &files, &reply, err);

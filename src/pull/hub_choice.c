@@ -80,9 +80,29 @@ static mote_status take_choice(pull *p, const listing *l, const hub_choice *choi
     return MOTE_OK;
 }
 
+/* All files that a conversion needs. */
+static mote_status choose_checkpoint(pull *p, const listing *l, mote_error *err)
+{
+    bool config = false, weights = false;
+    for (uint32_t i = 0; i < l->n; i++) {
+        const str path = str_of(l->entries[i].path);
+        config |= str_is(path, "config.json");
+        weights |= path.n > 12 && memcmp(path.p + path.n - 12, ".safetensors", 12) == 0;
+        TRY(choice_add(p, &l->entries[i], err));
+    }
+    if (config && weights)
+        return MOTE_OK;
+    return pull_fail(p, PULL_NOT_FOUND, err,
+                     "the repository %s has no %s; --quantize needs the Safetensors files of a "
+                     "model, such as those of hf:Qwen/Qwen3.5-4B",
+                     p->request.repo, weights ? "config.json" : "model*.safetensors");
+}
+
 mote_status hub_choose(pull *p, const listing *l, mote_error *err)
 {
     static hub_choice choice;
+    if (p->request.checkpoint)
+        return choose_checkpoint(p, l, err);
     if (p->request.n_files > 0)
         return choose_exactly(p, l, err);
     hub_file *files = mem_new(l->n, sizeof *files);

@@ -7,7 +7,7 @@
 #include "pull/pull_int.h"
 
 /* Sets p->files: the weights, with all parts of a split file, the vision encoder and the MTP
- * file. */
+ * file; of a checkpoint all files that a conversion needs. */
 mote_status hub_choose(pull *p, const listing *l, mote_error *err);
 
 #endif

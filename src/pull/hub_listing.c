@@ -3,6 +3,7 @@
 #include "pull/hub_listing.h"
 
 #include "base/mem.h"
+#include "store/hub_files.h"
 #include "store/known_models.h"
 
 void listing_fini(listing *l)
@@ -13,8 +14,10 @@ void listing_fini(listing *l)
     *l = (listing){0};
 }
 
-static bool path_is_gguf(str path)
+static bool path_is_wanted(const listing *l, str path)
 {
+    if (l->checkpoint)
+        return hub_is_checkpoint(path);
     return path.n > 5 && memcmp(path.p + path.n - 5, ".gguf", 5) == 0;
 }
 
@@ -37,7 +40,7 @@ static bool entry_read(listing_entry *e, const json_node *node)
 mote_status listing_add_file(listing *l, str path, uint64_t size, const char *hash, mote_error *err)
 {
     listing_entry entry = {.size = size};
-    if (!path_is_gguf(path) || !hub_path_valid(path))
+    if (!path_is_wanted(l, path) || !hub_path_valid(path))
         return MOTE_OK;
     if (!mem_grow(&l->entries, l->n, &l->room, sizeof *l->entries) ||
         (entry.path = mem_new(path.n + 1, 1)) == NULL)
@@ -55,7 +58,7 @@ static mote_status listing_add(listing *l, const json_node *node, mote_error *er
     if (++l->seen > LISTING_ENTRIES_MAX)
         return err_set(err, MOTE_E_FULL, "the repository has more than %d files",
                        LISTING_ENTRIES_MAX);
-    if (!str_is(json_node_text(json_node_get(node, "type")), "file") || !path_is_gguf(path))
+    if (!str_is(json_node_text(json_node_get(node, "type")), "file") || !path_is_wanted(l, path))
         return MOTE_OK;
     if (!hub_path_valid(path) || !entry_read(&entry, node)) {
         l->invalid++;

@@ -19,16 +19,17 @@ typedef struct listing_entry {
     uint64_t size;
 } listing_entry;
 
-/* Zero-initialised: empty. */
+/* Zero-initialised: empty, for GGUF files. */
 typedef struct listing {
-    listing_entry *entries; /* GGUF files with a valid path only */
+    listing_entry *entries; /* wanted files with a valid path only */
     uint32_t n, room;
     uint32_t seen;    /* entries of any kind */
+    bool checkpoint;  /* wanted are the files of hub_is_checkpoint, not GGUF files */
     uint32_t invalid; /* entries with a path or a size that is not valid */
 } listing;
 
 void listing_fini(listing *l);
-/* Adds a file; one that is no GGUF file or has an invalid path is ignored. `hash` may be "". */
+/* Adds a file; one that is not wanted or has an invalid path is ignored. `hash` may be "". */
 mote_status listing_add_file(listing *l, str path, uint64_t size, const char *hash,
                              mote_error *err);
 /* Adds one page: a JSON array of the `tree` request. MOTE_E_FORMAT: not such an array. MOTE_E_FULL:

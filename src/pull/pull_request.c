@@ -41,6 +41,7 @@ static const struct request_field {
     {"give_up", FIELD_SECONDS, offsetof(pull_request, give_up), 3600},
     {"retry_wait", FIELD_SECONDS, offsetof(pull_request, retry_wait), 60},
     {"dry_run", FIELD_SWITCH, offsetof(pull_request, dry_run), 0},
+    {"checkpoint", FIELD_SWITCH, offsetof(pull_request, checkpoint), 0},
     {"no_symlinks", FIELD_SWITCH, offsetof(pull_request, no_symlinks), 0},
 };
 enum { N_FIELDS = sizeof request_fields / sizeof *request_fields, N_MODEL_FIELDS = 6 };

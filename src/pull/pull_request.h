@@ -46,6 +46,7 @@ typedef struct pull_request {
     double give_up;               /* seconds for all requests together; 0: no limit */
     double retry_wait;            /* seconds before the first retry; it doubles. 0: 1 */
     bool dry_run;                 /* only the plan */
+    bool checkpoint;              /* Safetensors and their files, not GGUF files */
     bool no_symlinks;             /* files are stored in snapshots/, not linked */
 } pull_request;
 

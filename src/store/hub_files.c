@@ -44,6 +44,26 @@ bool hub_is_weights(const char *path)
     return true;
 }
 
+bool hub_is_checkpoint(str path)
+{
+    static const char *const names[] = {"config.json",
+                                        "model.safetensors.index.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "generation_config.json",
+                                        "preprocessor_config.json",
+                                        "README.md"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_is(path, names[i]))
+            return true;
+    return memchr(path.p, '/', path.n) == NULL && match_start(path, "model") &&
+           match_end(path, ".safetensors");
+}
+
 bool hub_is_model(const char *path)
 {
     uint32_t part, parts;

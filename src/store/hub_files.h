@@ -19,6 +19,7 @@
 #define MOTE_STORE_HUB_FILES_H
 
 #include "base/err.h"
+#include "base/str.h"
 #include "store/known_models.h"
 
 enum { HUB_MAX_PARTS = 999, HUB_NO_FILE = -1 };
@@ -64,6 +65,9 @@ bool hub_split_name(const char *path, uint32_t *part, uint32_t *parts, size_t *s
 bool hub_is_weights(const char *path);
 /* The same, and it is not a part after the first. */
 bool hub_is_model(const char *path);
+
+/* The path is that of a Safetensors file of a model, or of one that `mote convert` reads besides. */
+bool hub_is_checkpoint(str path);
 
 /* The path is that of an MTP head. */
 bool hub_is_mtp(const char *path);

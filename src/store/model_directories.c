@@ -114,6 +114,27 @@ mote_status lm_studio_scan(store *s, mote_error *err)
                : MOTE_OK;
 }
 
+static bool user_directory(const store *s, char root[FILE_PATH_BYTES])
+{
+    if (store_env_set(s->env.xdg_data_home))
+        return file_join(root, s->env.xdg_data_home, "mote/models");
+    return store_env_set(s->env.home) && file_join(root, s->env.home, ".local/share/mote/models");
+}
+
+const char *store_own_directory(store *s)
+{
+    char root[FILE_PATH_BYTES] = "";
+    if (store_env_set(s->env.mote_models)) {
+        str rest = str_of(s->env.mote_models);
+        const str first = str_next_word(&rest, ":");
+        if (first.n < sizeof root)
+            snprintf(root, sizeof root, "%.*s", (int)first.n, first.p);
+    } else if (!user_directory(s, root)) {
+        root[0] = '\0';
+    }
+    return store_text(s, root);
+}
+
 mote_status directories_scan(store *s, mote_error *err)
 {
     char root[FILE_PATH_BYTES];
@@ -132,12 +153,7 @@ mote_status directories_scan(store *s, mote_error *err)
         }
         return MOTE_OK;
     }
-    const bool set = store_env_set(s->env.xdg_data_home);
-    if (set ? !file_join(root, s->env.xdg_data_home, "mote/models")
-            : !store_env_set(s->env.home) ||
-                  !file_join(root, s->env.home, ".local/share/mote/models"))
-        return MOTE_OK;
-    return directory_scan(s, STORE_DIRECTORY, root, 2, err);
+    return user_directory(s, root) ? directory_scan(s, STORE_DIRECTORY, root, 2, err) : MOTE_OK;
 }
 
 mote_status llama_cpp_scan(store *s, mote_error *err)

@@ -102,6 +102,10 @@ const known_models *store_known(const store *s);
 /* Root of the Hugging Face cache, "" if unknown; it may not exist. `mote pull` writes there. */
 const char *store_cache_root(const store *s);
 
+/* The directory for models that mote makes: the first one of MOTE_MODELS, else that of the user. It
+ * may not exist; "" if unknown. Valid as long as the store. */
+const char *store_own_directory(store *s);
+
 /* The installed models, sorted by name. The first call scans; a new scan needs a new store. */
 mote_status store_list(store *s, const store_model **list, size_t *n, mote_error *err);
 /* What the scan found and did not use. */

@@ -119,7 +119,7 @@ class Double:
 
     def _store(self, path, content):
         """Stores a file, given as bytes or as the name of a file on disk."""
-        lfs = path.endswith((".gguf", ".bin"))
+        lfs = path.endswith((".gguf", ".bin", ".safetensors"))
         if (id(content), lfs) in self.stored:  # the bytes of another repository
             file = copy.copy(self.stored[id(content), lfs][1])
             file.path = path

@@ -107,6 +107,12 @@ static void view_file(pull_view *v, const json_node *event)
         snprintf(v->out->path, sizeof v->out->path, "%.*s", (int)path.n, path.p);
 }
 
+static void view_done(pull_view *v, const json_node *event)
+{
+    const str path = event_text(event, "snapshot");
+    snprintf(v->out->snapshot, sizeof v->out->snapshot, "%.*s", (int)path.n, path.p);
+}
+
 static void view_event(pull_view *v, str line)
 {
     json_doc *doc = NULL;
@@ -120,6 +126,8 @@ static void view_event(pull_view *v, str line)
         view_progress(v, event);
     else if (str_is(kind, "file"))
         view_file(v, event);
+    else if (str_is(kind, "done"))
+        view_done(v, event);
     else if (str_is(kind, "error"))
         view_error(v, event);
     else if (str_is(kind, "wait"))
@@ -201,6 +209,7 @@ static int request_of_options(pull_request *r, const pull_options *o, pull_setti
     r->limit_rate = o->limit_rate;
     r->retry_wait = o->retry_wait;
     r->dry_run = o->dry_run;
+    r->checkpoint = o->checkpoint;
     r->give_up = o->give_up;
     if (o->from != NULL && is_url(o->from)) {
         r->endpoint = o->from;

@@ -19,12 +19,14 @@ typedef struct pull_options {
     const char *from; /* a directory or the URL of a hub; NULL: HF_ENDPOINT */
     const char *token_file;
     bool dry_run;
+    bool checkpoint; /* the Safetensors files of the repository, with those that go with them */
 } pull_options;
 
 typedef struct pulled_model {
-    char path[FILE_PATH_BYTES]; /* of the weights */
-    uint64_t total;             /* bytes of all files */
-    uint64_t missing;           /* bytes that are not installed */
+    char path[FILE_PATH_BYTES];     /* of the weights */
+    char snapshot[FILE_PATH_BYTES]; /* the directory of the files in the cache */
+    uint64_t total;                 /* bytes of all files */
+    uint64_t missing;               /* bytes that are not installed */
     uint64_t n_files;
 } pulled_model;
 

@@ -4,6 +4,7 @@
 #include "cli/load/choose_size.h"
 #include "cli/load/find_model.h"
 #include "cli/load/pull_model.h"
+#include "cli/models/pull_quantize.h"
 #include "json/json_writer.h"
 
 #include <stddef.h>
@@ -14,6 +15,7 @@ typedef struct pull_flags {
     pull_options pull;
     const char *quant;
     const char *grade;
+    const char *quantize;
 } pull_flags;
 
 #define AT(member) offsetof(pull_flags, member)
@@ -32,6 +34,13 @@ static const cli_flag pull_flag_rows[] = {
      .words = "small|balanced|best",
      .at = AT(grade),
      .help = "small, balanced or best: a quantisation from the table of known models"},
+    {.name = "quantize",
+     .kind = FLAG_TEXT,
+     .value = "TYPE",
+     .once = true,
+     .words = "small|balanced|best|Q4_K_M|Q5_K_M|Q6_K|Q8_0|Q3_K_M|BF16",
+     .at = AT(quantize),
+     .help = "pull Safetensors files, convert and quantise them, as mote quantize does"},
     {.name = "from",
      .kind = FLAG_TEXT,
      .value = "DIR|URL",
@@ -154,6 +163,10 @@ static int pull_one(const cli_call *call, store *s, const char *argument)
                         "%s is not the name of a model to download; try qwen3.5:4b or "
                         "hf:owner/repo:Q4_K_M",
                         argument);
+    if (o->quantize != NULL)
+        return o->quant != NULL || o->grade != NULL
+                   ? msg_usage("--quantize excludes --file and --grade")
+                   : pull_quantize(call, s, &name, &o->pull, o->quantize);
     code = pull_apply_quant(&name, o);
     if (code == CLI_DONE && o->pull.from == NULL && o->quant == NULL && o->grade == NULL &&
         pull_offline() != NULL && pull_offline_hit(call, s, argument))
@@ -197,10 +210,16 @@ const cli_command cmd_pull = {
         "a size, it chooses the one that suits this machine.\n"
         "A file becomes visible after its SHA-256 matched. After an interruption the same command "
         "continues. Prints the path of the weights.\n"
+        "With --quantize the repository has the model as Safetensors files, such as "
+        "hf:Qwen/Qwen3.5-4B. They are converted and quantised to REPO/REPO-TYPE.gguf in the first "
+        "directory of MOTE_MODELS, else in $XDG_DATA_HOME/mote/models or "
+        "~/.local/share/mote/models, where mote finds the model by that name. The Safetensors "
+        "files stay in the cache.\n"
         "Variables: HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE, HTTPS_PROXY, "
         "NO_PROXY, SSL_CERT_FILE. MOTE_NO_NETWORK=1 forbids the network.",
     .examples = "mote pull qwen3.5:4b\n"
                 "mote pull hf:unsloth/Qwen3.5-4B-GGUF:Q8_0 --limit-rate 5M\n"
+                "mote pull hf:Qwen/Qwen3.5-4B --quantize balanced\n"
                 "mote pull qwen3.5:4b --dry-run --json\n"
                 "mote pull qwen3.5:4b --from /media/usb",
     .run = pull_run,
