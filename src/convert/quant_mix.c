@@ -50,9 +50,8 @@ const quant_mix *quant_mix_find(const char *name)
 
 const char *quant_mix_names(void)
 {
-    return "small balanced best Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_0 Q4_1 Q4_K_S Q4_K_M Q5_0 Q5_1 Q5_K_S "
-           "Q5_K_M Q6_K Q8_0 "
-           "F16 BF16 F32";
+    return "Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_0 Q4_1 Q4_K_S Q4_K_M Q5_0 Q5_1 Q5_K_S Q5_K_M Q6_K Q8_0 "
+           "F16 BF16 F32 small balanced best";
 }
 
 /* ---- names ---- */
