@@ -165,6 +165,7 @@ def batch_to_results():
         empty = upload(server, [b""])
         failed = wait(server, create(server, empty["id"])["id"], "failed")
         assert "no lines" in failed["errors"]["data"][0]["message"], failed
+        equal(b["metadata"], {"who": "me"})
         left = [n for n in os.listdir(where.directory) if n.endswith((".out", ".part"))]
         equal(left, [])
 
@@ -192,12 +193,12 @@ def cancelled():
 def killed_and_continued():
     """kill -9 while a batch runs, then a restart with SIGTERM; every line has one result."""
     where = Files()
-    n = 60
+    n = 36
     server = where.server("--parallel", "2")
     f = upload(server, [files.line(i) for i in range(n)])
-    b = create(server, f["id"])
+    b = create(server, f["id"], metadata={"kept": "yes"})
     seen = 0
-    for end in ("kill", "kill", "stop", "kill"):
+    for end in ("kill", "stop", "kill"):
         limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit:
             now = json.loads(get(server, f"/v1/batches/{b['id']}"))
@@ -213,7 +214,7 @@ def killed_and_continued():
             server.stop()
         server = where.server("--parallel", "2")
     done = wait(server, b["id"], "completed", "failed")
-    equal(done["request_counts"], {"total": n, "completed": n, "failed": 0})
+    equal((done["request_counts"], done["metadata"]), ({"total": n, "completed": n, "failed": 0}, {"kept": "yes"}))
     files.check_once(content(server, done["output_file_id"]), [f"r-{i}" for i in range(n)])
     server.stop()
 

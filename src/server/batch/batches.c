@@ -69,17 +69,23 @@ static bool record_insert(batches *b, const batch_record *r)
     return true;
 }
 
-/* Takes the changes of a work into the list. A cancellation in the list stays. */
+/* Takes a cancellation by the client into a work. */
+static void record_take_cancel(const batch_record *r, batch_record *into)
+{
+    if (r->status != BATCH_CANCELLING || batch_status_is_final(into->status))
+        return;
+    into->status = r->status;
+    into->cancelling = r->cancelling;
+}
+
+/* Takes the changes of a work into the list. */
 static void record_update(batches *b, batch_record *from)
 {
     pthread_mutex_lock(&b->lock);
     batch_record *r = record_find(b, str_of(from->id), from->ns);
     if (r != NULL) {
         char *metadata = r->metadata;
-        if (r->status == BATCH_CANCELLING && !batch_status_is_final(from->status)) {
-            from->status = r->status;
-            from->cancelling = r->cancelling;
-        }
+        record_take_cancel(r, from);
         *r = *from;
         r->metadata = metadata;
     }
@@ -95,8 +101,13 @@ static void batches_read_record(void *with, const char *name)
     batch_record r;
     snprintf(id, sizeof id, "%.*s", (int)(strlen(name) - strlen(".json")), name);
     file_store_path(b->files, id, ".json", path);
-    if (batch_record_read(&r, path) && !record_insert(b, &r))
+    if (!batch_record_read(&r, path))
+        return;
+    if (!record_insert(b, &r))
         mem_free(r.metadata);
+    file_store_path(b->files, id, ".out", path);
+    if (batch_status_is_final(r.status))
+        unlink(path); /* the server was killed before it did */
 }
 
 mote_status batches_open(batches **out, server_context *ctx, file_store *files, uint32_t parallel,
@@ -145,13 +156,22 @@ static void record_path(const batches *b, const batch_record *r, const char *suf
     file_store_path(b->files, r->id, suffix, out);
 }
 
+/* Writes the record of a work. Clients see it later, in record_update(): what they see is durable. */
 static void record_save(batches *b, batch_record *r)
 {
     char path[FILE_PATH_BYTES];
     mote_error err;
     record_path(b, r, ".json", path);
-    record_update(b, r);
-    if (batch_record_write(r, path, &err) != MOTE_OK)
+    pthread_mutex_lock(&b->lock);
+    const batch_record *listed = record_find(b, str_of(r->id), r->ns);
+    if (listed != NULL) {
+        record_take_cancel(listed, r);
+        r->metadata = listed->metadata; /* a listed record of a running batch stays */
+    }
+    pthread_mutex_unlock(&b->lock);
+    const mote_status status = batch_record_write(r, path, &err);
+    r->metadata = NULL;
+    if (status != MOTE_OK)
         log_message(&b->ctx->log, 0, "batch %s: %s", r->id, err.text);
 }
 
@@ -218,6 +238,7 @@ static void work_finish(void *with)
         if (!w->canceled)
             r->status = BATCH_FINALIZING;
         record_save(w->of, r);
+        record_update(w->of, r);
         status = work_export(w, r->output, JOURNAL_GOOD, &err);
         if (status == MOTE_OK)
             status = work_export(w, r->errors, JOURNAL_FAILED, &err);
@@ -234,6 +255,7 @@ static void work_finish(void *with)
     record_save(w->of, r);
     record_path(w->of, r, ".out", path);
     unlink(path);
+    record_update(w->of, r);
 }
 
 /* ---- the event loop ---- */
@@ -279,6 +301,7 @@ static void work_save(void *with)
 {
     batch_work *w = with;
     record_save(w->of, &w->record);
+    record_update(w->of, &w->record);
 }
 
 static void work_opened(void *with)
