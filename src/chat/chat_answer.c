@@ -293,7 +293,11 @@ static mote_status answer_decode(answer_job *a, const chat_turn_want *want, mote
     mote_work work = spec_item_work(&a->item);
     work.images = a->prompt.images;
     work.n_images = a->prompt.n_images;
-    TRY(answer_step(a, &work, err));
+    const mote_status status = answer_step(a, &work, err);
+    if (status != MOTE_OK) {
+        spec_item_undo(&a->item);
+        return status;
+    }
     a->plan_seconds = planned - began;
     a->step_seconds = os_now() - planned;
     a->rows = spec_item_rows(&a->item);

@@ -57,14 +57,17 @@ static size_t draft_limit(const sched *s, const sched_job *job)
     return limit;
 }
 
-/* Creates the lookup of a job when it decodes for the first time. Without memory for it the job has
- * no drafts. */
+/* Creates the lookup of a job when it decodes for the first time, or again after a pause. Without
+ * memory for it the job has no drafts. */
 static spec_seq *draft_seq(sched_job *job)
 {
     enum { USUAL_ANSWER = 4096 };
     mote_error err;
     const uint32_t most = job->options.turn.answer->max_tokens;
-    const size_t room = job->n_prompt + (most > 0 && most < USUAL_ANSWER ? most : USUAL_ANSWER);
+    const size_t context = (size_t)mote_session_context(job->session);
+    size_t room = job->n_prompt + (most > 0 && most < USUAL_ANSWER ? most : USUAL_ANSWER);
+    if (room > context)
+        room = context;
     if (job->seq == NULL && !job->no_seq)
         job->no_seq = spec_seq_new(&job->seq, room, &err) != MOTE_OK;
     return job->seq;
@@ -119,6 +122,12 @@ void draft_plan(sched *s)
             if (s->items[i].n_draft > 0)
                 draft_set_work(s, i);
     s->plan_seconds = os_now() - started;
+}
+
+void draft_forget(sched_job *job)
+{
+    spec_seq_free(job->seq);
+    job->seq = NULL;
 }
 
 void draft_leave(sched *s, size_t i)

@@ -132,6 +132,7 @@ static void publish_finished(sched *s, sched_job *job)
     job->pending_finished = true;
     s->busy -= !job->dropped;
     job->key->jobs--;
+    draft_forget(job);
     mailbox_post(s, job);
     if (job->events_lost && job->result.status == MOTE_OK)
         job->result.status =

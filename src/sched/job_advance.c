@@ -232,6 +232,12 @@ static void job_end_walk(sched_job *job, const spec_walk *walk, spec_item *item)
     share_count_decode(job->key, item->accepted);
 }
 
+static void job_set_state(sched_job *job)
+{
+    const uint64_t missing = job->n - mote_session_length(job->session);
+    job->state = missing <= SCHED_MAX_DECODE_TOKENS ? JOB_DECODE : JOB_PREFILL;
+}
+
 /* Samples with the turn, row by row, until it needs tokens that the session does not hold. The turn
  * may replace tokens it has sampled; the session is rewound then, and after a draft that it does not
  * want. */
@@ -240,7 +246,13 @@ static void job_next_tokens(sched *s, sched_job *job, spec_item *item)
     mote_error err;
     chat_turn_want want = {.tokens = job->tokens, .n = job->n, .same = job->n};
     spec_walk walk;
-    size_t row = spec_walk_begin(&walk, job->session, job->n, spec_item_rows(item));
+    const size_t rows = spec_item_computed(item);
+    if (rows == 0) {
+        item->left = true;
+        job_set_state(job);
+        return;
+    }
+    size_t row = spec_walk_begin(&walk, job->session, job->n, rows);
     for (bool more = true; more;) {
         const size_t sampled = row;
         const mote_status status = chat_turn_next(job->turn, job->session, row, &want, &err);
@@ -262,8 +274,7 @@ static void job_next_tokens(sched *s, sched_job *job, spec_item *item)
         job_finish(s, job, MOTE_OK, NULL);
         return;
     }
-    const uint64_t missing = job->n - mote_session_length(job->session);
-    job->state = missing <= SCHED_MAX_DECODE_TOKENS ? JOB_DECODE : JOB_PREFILL;
+    job_set_state(job);
 }
 
 /* ---- scores and embeddings ---- */
@@ -313,6 +324,8 @@ void job_advance(sched *s, sched_job *job, size_t item)
     const size_t length = (size_t)mote_session_length(job->session);
     const bool complete = length >= job->n;
     share_charge(job, s->items[item].held, complete ? job->n : length);
+    if (!complete) /* prefill, or a canceled step: no row was sampled */
+        draft_leave(s, item);
     if (job->state == JOB_PREFILL)
         prefix_cache_keep(s, job);
     if (s->work[item].want == MOTE_LOGITS_ALL && job->options.kind == SCHED_SCORE)

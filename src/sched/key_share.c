@@ -208,6 +208,7 @@ static void share_pause(sched *s, sched_key *key)
             continue;
         job->paused_state = job->state;
         job->state = JOB_PAUSED;
+        draft_forget(job);
         s->stats_delta.paused++;
         key->running--;
         key->paused++;

@@ -3,8 +3,9 @@
  * memory_plan.c - chooses sessions, kept states and KV positions that fit the memory limit.
  *
  * Options that the caller set are not changed. The open ones shrink in this order: kept states,
- * which only save prefill; then idle sessions; then KV positions, down to MIN_POSITIONS.
- * mote_engine_plan computes the size of each candidate.
+ * which only save prefill; then idle sessions; then KV positions, down to MIN_POSITIONS. If that is
+ * not enough, drafts are turned off unless their length is set, and the plan starts again.
+ * mote_engine_plan computes the size of each candidate; the memory of suffix lookup is added.
  */
 #include "base/mem.h"
 #include "sched/sched_int.h"
@@ -46,10 +47,31 @@ static mote_engine_options plan_engine_options(const sched *s)
         .pin = o->pin};
 }
 
+/* Tokens that a session can have. */
+static uint64_t plan_context(const sched *s)
+{
+    const sched_options *o = &s->options;
+    const uint64_t trained = sched_max_context(o->model, o->yarn);
+    if (o->context > 0)
+        return o->context;
+    return trained < o->kv_tokens ? trained : o->kv_tokens;
+}
+
+void sched_add_lookup(const sched *s, mote_memory *memory)
+{
+    if (s->options.spec == SPEC_OFF)
+        return;
+    const uint64_t bytes = spec_bytes(s->options.parallel, plan_context(s));
+    memory->scratch += bytes;
+    memory->drafts += bytes;
+    memory->total += bytes;
+}
+
 static mote_status plan_fits(sched *s, bool *fits, mote_error *err)
 {
     const mote_engine_options engine = plan_engine_options(s);
     TRY(mote_engine_plan(s->options.model, &engine, &s->memory, err));
+    sched_add_lookup(s, &s->memory);
     *fits = s->options.memory == 0 || s->memory.total <= s->options.memory;
     return MOTE_OK;
 }
@@ -91,6 +113,19 @@ static mote_status plan_most_parallel(sched *s, uint32_t *out, mote_error *err)
     return MOTE_OK;
 }
 
+/* Does the plan fit without drafts, whose length was set? */
+static mote_status plan_fits_without_drafts(sched *s, bool *fits, mote_error *err)
+{
+    const int spec = s->options.spec;
+    *fits = false;
+    if (spec <= 0)
+        return MOTE_OK;
+    s->options.spec = SPEC_OFF;
+    TRY(plan_fits(s, fits, err));
+    s->options.spec = spec;
+    return MOTE_OK;
+}
+
 /* Writes the first option that makes the plan fit when lowered, with its largest value. */
 static mote_status plan_advise(sched *s, const sched_options *given, char *out, size_t room,
                                mote_error *err)
@@ -98,6 +133,11 @@ static mote_status plan_advise(sched *s, const sched_options *given, char *out, 
     const uint64_t positions = s->options.kv_tokens;
     const uint32_t parallel = s->options.parallel;
     bool fits;
+    TRY(plan_fits_without_drafts(s, &fits, err));
+    if (fits) {
+        snprintf(out, room, "use --spec off");
+        return MOTE_OK;
+    }
     s->options.kv_tokens = MIN_POSITIONS;
     TRY(plan_fits(s, &fits, err));
     if (fits) {
@@ -141,8 +181,8 @@ static uint64_t plan_min_positions(const sched_options *given)
     return given->context > MIN_POSITIONS ? given->context : MIN_POSITIONS;
 }
 
-/* Chooses the open options. `trained`: the model's context in tokens. */
-static mote_status plan_choose(sched *s, const sched_options *given, uint64_t trained,
+/* Chooses the open options except drafts. `trained`: the model's context in tokens. */
+static mote_status plan_choose(sched *s, const sched_options *given, uint64_t trained, bool *fits,
                                mote_error *err)
 {
     const uint64_t least = plan_min_positions(given);
@@ -150,19 +190,32 @@ static mote_status plan_choose(sched *s, const sched_options *given, uint64_t tr
     uint64_t wanted = given->kv_tokens > 0 ? given->kv_tokens : SCHED_DEFAULT_KV_TOKENS;
     if (given->kv_tokens == 0 && wanted < given->context)
         wanted = given->context;
-    bool fits = false;
-    for (uint32_t level = 0; level < PLAN_LEVELS && !fits; level++) {
+    *fits = false;
+    for (uint32_t level = 0; level < PLAN_LEVELS && !*fits; level++) {
         plan_set_level(s, given, level);
         s->options.kv_tokens = wanted;
-        TRY(plan_fits(s, &fits, err));
+        TRY(plan_fits(s, fits, err));
     }
-    if (given->kv_tokens > 0 || (fits && (given->memory == 0 || given->memory_source != NULL)))
-        return fits ? MOTE_OK : plan_refuse(s, given, err);
-    if (fits)
+    if (given->kv_tokens > 0 || (*fits && (given->memory == 0 || given->memory_source != NULL)))
+        return MOTE_OK;
+    if (*fits)
         return plan_grow(s, wanted, most > wanted ? most : wanted, err);
     s->options.kv_tokens = least;
-    TRY(plan_fits(s, &fits, err));
-    return fits ? plan_grow(s, least, wanted, err) : plan_refuse(s, given, err);
+    TRY(plan_fits(s, fits, err));
+    return *fits ? plan_grow(s, least, wanted, err) : MOTE_OK;
+}
+
+/* The same; drafts that the tuner would decide about are given up before the plan is refused. */
+static mote_status plan_choose_all(sched *s, const sched_options *given, uint64_t trained,
+                                   mote_error *err)
+{
+    bool fits;
+    TRY(plan_choose(s, given, trained, &fits, err));
+    if (!fits && given->spec == SPEC_AUTO) {
+        s->options.spec = SPEC_OFF;
+        TRY(plan_choose(s, given, trained, &fits, err));
+    }
+    return fits ? MOTE_OK : plan_refuse(s, given, err);
 }
 
 mote_status sched_check_options(const sched_options *o, mote_error *err)
@@ -220,7 +273,7 @@ mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options
             "--context %llu exceeds the %llu tokens that the model is trained for; lower "
             "it, or extend the model with --yarn of at most 4",
             (unsigned long long)given->context, (unsigned long long)trained);
-    TRY(plan_choose(s, given, trained, err));
+    TRY(plan_choose_all(s, given, trained, err));
     if (o->context == 0)
         o->context = trained < o->kv_tokens ? trained : o->kv_tokens;
     *engine = plan_engine_options(s);
@@ -238,6 +291,8 @@ mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_e
     plan_set_level(s, options, PLAN_LEVELS - 1);
     if (s->options.kv_tokens == 0)
         s->options.kv_tokens = plan_min_positions(options);
+    if (s->options.spec == SPEC_AUTO)
+        s->options.spec = SPEC_OFF;
     const mote_status status = plan_fits(s, &fits, err);
     *out = s->memory.total;
     mem_free(s);

@@ -53,7 +53,8 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
-    int spec;                   /* drafts: SPEC_AUTO, SPEC_OFF, or always so many tokens per step */
+    int spec;                   /* drafts: SPEC_AUTO (off if `memory` is short), SPEC_OFF, or always
+                                 * so many tokens per step */
     core_lock *core_lock;       /* shared by the schedulers on the same cores; NULL: the only one */
     uint64_t salt;              /* seed of the prefix ids; must differ between schedulers */
     const char *disk_directory; /* of the prefix cache on disk; must stay valid; NULL: none */
@@ -75,7 +76,8 @@ mote_status sched_new(sched **out, const sched_options *options, mote_error *err
 void sched_free(sched *s);
 /* The options in effect: defaults are filled in. */
 const sched_options *sched_settings(const sched *s);
-/* Memory of the engine; of the model file only while the engine is unloaded. Thread-safe. */
+/* Memory of the engine and of suffix lookup; of the model file only while the engine is unloaded.
+ * Thread-safe. */
 void sched_memory(sched *s, mote_memory *out);
 /* Are the options valid for any model? `model` may be NULL. */
 mote_status sched_check_options(const sched_options *options, mote_error *err);

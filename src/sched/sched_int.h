@@ -241,6 +241,8 @@ struct sched {
 /* ---- memory_plan.c ---- */
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
                        mote_error *err);
+/* Adds the memory of drafts outside the engine. */
+void sched_add_lookup(const sched *s, mote_memory *memory);
 
 /* ---- job_queue.c; under the mutex ---- */
 
@@ -393,8 +395,11 @@ void draft_use_engine(sched *s);
 /* Adds drafts to the decoding jobs of the batch, if the step should be faster per token with them.
  */
 void draft_plan(sched *s);
-/* Work item i was taken out of the running step. */
+/* Work item i was taken out of the running step, or the step ended before its tokens. */
 void draft_leave(sched *s, size_t i);
+/* Not between draft_plan and draft_observe of a step with the job: frees its lookup. So at most
+ * `parallel` exist. */
+void draft_forget(sched_job *job);
 /* After the step and job_advance: learns from it. step_seconds: 0 if they say nothing. */
 void draft_observe(sched *s, double step_seconds);
 

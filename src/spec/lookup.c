@@ -19,11 +19,22 @@ enum {
 
 static const size_t key_lengths[LOOKUP_KEYS] = {2, 4, 8};
 
-mote_status lookup_init(lookup *l, size_t room, mote_error *err)
+static size_t lookup_places(size_t room)
 {
     size_t places = MIN_PLACES;
     while (places < room && places < MAX_PLACES)
         places *= 2;
+    return places;
+}
+
+size_t lookup_bytes(size_t room)
+{
+    return LOOKUP_KEYS * lookup_places(room) * sizeof(uint32_t);
+}
+
+mote_status lookup_init(lookup *l, size_t room, mote_error *err)
+{
+    const size_t places = lookup_places(room);
     *l = (lookup){.mask = (uint32_t)places - 1, .indexed = 1};
     for (int k = 0; k < LOOKUP_KEYS; k++) {
         l->places[k] = mem_new(places, sizeof *l->places[k]);

@@ -29,6 +29,7 @@ typedef struct lookup {
 } lookup;
 
 /* `room`: tokens that the sequence can have. */
+size_t lookup_bytes(size_t room);
 mote_status lookup_init(lookup *l, size_t room, mote_error *err);
 void lookup_fini(lookup *l);
 

@@ -136,7 +136,8 @@ static size_t plan_list(spec *s, const spec_item *items, size_t n, bool guess, b
 typedef struct plan_sum {
     double tokens;   /* expected */
     size_t rows;     /* of logits */
-    size_t extra;    /* rows beyond one per sequence */
+    size_t certain;  /* rows beyond one per sequence: without drafts ... */
+    size_t extra;    /* ... and with them */
     double rounds;   /* of the model */
     size_t drafting; /* sequences for which it drafts */
 } plan_sum;
@@ -145,7 +146,8 @@ static plan_sum sum_start(const spec_item *items, size_t n)
 {
     plan_sum sum = {.tokens = (double)n, .rows = n};
     for (size_t i = 0; i < n; i++)
-        sum.extra += item_certain(&items[i]) - 1;
+        sum.certain += item_certain(&items[i]) - 1;
+    sum.extra = sum.certain;
     return sum;
 }
 
@@ -170,7 +172,7 @@ static bool sum_add(plan_sum *sum, const spec_candidate *c, const spec_item *it,
 /* Expected tokens per second. */
 static double sum_rate(const spec *s, const plan_sum *sum, size_t n)
 {
-    double seconds = spec_step_seconds(s, n, sum->extra);
+    double seconds = spec_step_seconds(s, n, sum->certain, sum->extra);
     if (sum->rounds > 0)
         seconds += sum->rounds * spec_round_seconds(s, n, sum->drafting);
     return sum->tokens / seconds;
@@ -188,7 +190,7 @@ static size_t plan_choose(const spec *s, const spec_item *items, size_t n, size_
         best = ++i;
     if (i == listed || s->candidates[i].forced)
         return best;
-    const size_t first = i, most = spec_extra_limit(s, n);
+    const size_t first = i, most = spec_extra_limit(s, n, sum.certain);
     const double plain = sum_rate(s, &sum, n);
     double best_rate = plain * worth_it, trial_rate = 0;
     for (; i < listed && sum.extra < most; i++) {
@@ -271,10 +273,10 @@ static mote_status plan_draft(spec *s, spec_item *items, size_t n, float stop_be
 /* Probability below which one more token does not pay for its row and its round. */
 static float plan_threshold(const spec *s, size_t n)
 {
-    const double plain = spec_step_seconds(s, n, 0);
+    const double plain = spec_step_seconds(s, n, 0, 0);
     if (!(plain > 0))
         return 0;
-    return (float)((spec_step_seconds(s, n, 1) - plain + spec_round_seconds(s, n, n)) / plain);
+    return (float)((spec_step_seconds(s, n, 0, 1) - plain + spec_round_seconds(s, n, n)) / plain);
 }
 
 mote_status spec_plan(spec *s, spec_item *items, size_t n, size_t max_rows, mote_error *err)

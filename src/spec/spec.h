@@ -83,6 +83,9 @@ void spec_free(spec *s);
 /* Replaces the source of drafts; NULL: none. */
 void spec_set_draft(spec *s, spec_draft_fn *draft, void *with);
 
+/* Bytes of a spec and of a spec_seq for each of max_items sequences of up to `room` tokens. */
+uint64_t spec_bytes(size_t max_items, uint64_t room);
+
 typedef struct spec_stats {
     uint64_t drafted[SPEC_SOURCES], accepted[SPEC_SOURCES]; /* tokens */
     uint64_t steps, drafted_steps; /* observed steps, and those with a draft */
@@ -143,6 +146,12 @@ mote_status spec_plan(spec *s, spec_item *items, size_t n, size_t max_rows, mote
 mote_work spec_item_work(const spec_item *item);
 /* Rows of logits that this work computes. */
 size_t spec_item_rows(const spec_item *item);
+/* After a step that may have been canceled: the rows of logits that it computed for an item whose
+ * session holds all n tokens. The draft is shortened to the tokens of these rows. 0: the rows are
+ * lost; then the session has been rewound, and at least one token has to be appended. */
+size_t spec_item_computed(spec_item *item);
+/* After a step that was canceled, if its rows are not sampled: removes the tokens of the draft. */
+void spec_item_undo(const spec_item *item);
 
 /*
  * Records a step: all items that decoded in it, with or without a draft. plan_seconds: spec_plan();

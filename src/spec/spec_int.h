@@ -32,12 +32,14 @@ typedef struct spec_cost {
 
 /* Costs with a certain number of sequences. */
 typedef struct spec_costs {
-    double plain; /* seconds of a step without drafts, a moving average */
+    double plain; /* seconds of a step without drafts and one token per sequence, an average */
     uint32_t n_plain;
-    uint32_t since_plain; /* steps with drafts since the last plain one */
+    uint64_t exact;       /* spec_stats.steps at the last such step; 0: none, `plain` is a guess */
+    uint32_t since_plain; /* steps with drafts since the last one without */
     double draft;         /* seconds of one call of the draft function, per round */
     uint32_t n_draft;
-    spec_cost extra[SPEC_EXTRA + 1]; /* [0] is not used */
+    spec_cost extra[SPEC_EXTRA + 1];   /* with drafts; [0] is not used */
+    spec_cost certain[SPEC_EXTRA + 1]; /* without; the rows are tokens that a grammar inserted */
 } spec_costs;
 
 /* One draft token that could be computed. */
@@ -87,10 +89,11 @@ float spec_chance(const spec *s, const spec_seq *seq, spec_source source, uint8_
 /* The same for a model token before its probability is known. */
 float spec_chance_of_place(const spec *s, const spec_seq *seq, size_t place);
 
-/* Seconds of a step of n sequences with `extra` more rows; 0: no plain step was measured yet. */
-double spec_step_seconds(const spec *s, size_t n, size_t extra);
+/* Seconds of a step of n sequences with `extra` more rows, of which `certain` belong to certain
+ * tokens; 0: no step without drafts was measured yet. */
+double spec_step_seconds(const spec *s, size_t n, size_t certain, size_t extra);
 /* Most extra rows that the tuner tries: unknown costs are approached in steps. */
-size_t spec_extra_limit(const spec *s, size_t n);
+size_t spec_extra_limit(const spec *s, size_t n, size_t certain);
 /* Seconds of one round of model drafts for `drafting` of n sequences. */
 double spec_round_seconds(const spec *s, size_t n, size_t drafting);
 /* Rounds of a model draft: one per token; a token that it was given has no output head. */

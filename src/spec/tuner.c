@@ -174,18 +174,36 @@ static double cost_ratio(const spec *s, size_t n, size_t extra)
     return low + ((double)c[above].ratio - low) * (double)(extra - below) / (double)(above - below);
 }
 
-double spec_step_seconds(const spec *s, size_t n, size_t extra)
+static size_t most_extra(size_t extra)
 {
-    return costs_of(s, n)->plain * cost_ratio(s, n, extra < SPEC_EXTRA ? extra : SPEC_EXTRA);
+    return extra < SPEC_EXTRA ? extra : SPEC_EXTRA;
 }
 
-size_t spec_extra_limit(const spec *s, size_t n)
+/* The same without drafts. */
+static double plain_ratio(const spec *s, size_t n, size_t certain)
+{
+    const spec_cost *c = &costs_of(s, n)->certain[most_extra(certain)];
+    return cost_fresh(s, c) ? (double)c->ratio : cost_ratio(s, n, most_extra(certain));
+}
+
+double spec_step_seconds(const spec *s, size_t n, size_t certain, size_t extra)
+{
+    const spec_costs *c = costs_of(s, n);
+    if (extra == certain)
+        return c->plain * plain_ratio(s, n, certain);
+    double ratio = cost_ratio(s, n, most_extra(extra));
+    if (!cost_fresh(s, &c->extra[most_extra(extra)]))
+        ratio += plain_ratio(s, n, certain) - cost_ratio(s, n, most_extra(certain));
+    return c->plain * ratio;
+}
+
+size_t spec_extra_limit(const spec *s, size_t n, size_t certain)
 {
     const spec_cost *c = costs_of(s, n)->extra;
     size_t most = SPEC_EXTRA;
     while (most > 0 && !cost_fresh(s, &c[most]))
         most--;
-    return most > 0 ? 2 * most : 2;
+    return 2 * most > certain + 2 ? 2 * most : certain + 2;
 }
 
 double spec_round_seconds(const spec *s, size_t n, size_t drafting)
@@ -208,12 +226,12 @@ static void average_add(double *average, uint32_t *n, double value)
     *average += (value - *average) / *n;
 }
 
-static void cost_add(spec *s, size_t n, size_t extra, double ratio)
+/* `predicted` counts as one measurement if there is no other. */
+static void cost_add(const spec *s, spec_cost *c, double predicted, double ratio)
 {
-    spec_cost *c = &s->costs[n < SPEC_STREAMS ? n : SPEC_STREAMS].extra[extra];
-    double average = cost_ratio(s, n, extra);
+    double average = predicted;
     if (!cost_fresh(s, c))
-        c->n = 1; /* the prediction counts as one measurement */
+        c->n = 1;
     average_add(&average, &c->n, ratio);
     c->ratio = (float)average;
     c->measured = s->stats.steps;
@@ -296,15 +314,36 @@ static step_totals step_count(const spec_item *items, size_t n)
  * measured at another context length, or while the machine did something else, and every draft
  * would seem to pay. So a plain step is measured next, and the costs start again with it.
  */
-static bool costs_outdated(spec_costs *c, size_t extra, double step_seconds)
+static bool costs_outdated(spec_costs *c, bool drafted, double step_seconds)
 {
     if (c->n_plain == 0 || step_seconds * outdated >= c->plain)
         return false;
-    if (extra > 0)
+    if (drafted)
         c->since_plain = PLAIN_EVERY;
     else
         *c = (spec_costs){.draft = c->draft, .n_draft = c->n_draft};
-    return extra > 0;
+    return drafted;
+}
+
+/*
+ * A step without drafts. With grammars each step may have certain tokens beyond one per sequence.
+ * If plain steps are known, their cost is learned. Otherwise the time of a plain step follows from
+ * the cost that they are assumed to have; all costs are relative to it, so that is enough.
+ */
+static void observe_plain(const spec *s, spec_costs *c, const step_totals *t, double seconds)
+{
+    const double ratio = plain_ratio(s, t->sequences, t->certain);
+    const bool known =
+        c->n_plain >= PLAIN_FIRST && c->exact > 0 && s->stats.steps - c->exact < COST_FRESH;
+    c->since_plain = 0;
+    if (t->certain > SPEC_EXTRA)
+        return;
+    if (t->certain == 0)
+        c->exact = s->stats.steps;
+    if (t->certain == 0 || !known)
+        average_add(&c->plain, &c->n_plain, seconds / ratio);
+    if (t->certain > 0)
+        cost_add(s, &c->certain[t->certain], ratio, known ? seconds / c->plain : ratio);
 }
 
 /* A plain step; or one with drafts, which is compared with the plain steps that it replaced. */
@@ -318,20 +357,19 @@ static void observe_seconds(spec *s, const step_totals *t, double plan_seconds, 
     else if (t->rounds > 0)
         average_add(&d->draft, &d->n_draft, plan_seconds / t->rounds);
     s->head_read |= t->rounds > 0;
-    if (costs_outdated(c, extra, step_seconds))
+    if (costs_outdated(c, t->drafted > 0, step_seconds))
         return;
-    if (extra == 0) {
-        average_add(&c->plain, &c->n_plain, step_seconds);
-        c->since_plain = 0;
-    }
+    if (t->drafted == 0)
+        observe_plain(s, c, t, step_seconds);
     if (c->n_plain == 0)
         return;
     double saved = t->rounds > 0 ? -plan_seconds : 0;
     if (t->drafted > 0) {
-        saved += spec_step_seconds(s, t->sequences, t->certain) - step_seconds +
+        saved += spec_step_seconds(s, t->sequences, t->certain, t->certain) - step_seconds +
                  c->plain * (double)t->accepted / (double)t->sequences;
-        if (t->certain == 0 && extra <= SPEC_EXTRA)
-            cost_add(s, t->sequences, extra, step_seconds / c->plain);
+        if (extra <= SPEC_EXTRA)
+            cost_add(s, &c->extra[extra], cost_ratio(s, t->sequences, extra),
+                     step_seconds / c->plain);
         c->since_plain++;
     }
     ledger_add(s, c->plain, plan_seconds + step_seconds, saved, t->chosen);
@@ -380,6 +418,15 @@ mote_status spec_new(spec **out, const spec_options *options, mote_error *err)
     s->explore_gap = EXPLORE_FIRST;
     *out = s;
     return MOTE_OK;
+}
+
+uint64_t spec_bytes(size_t max_items, uint64_t room)
+{
+    const spec *s = NULL;
+    const size_t tokens = room < SIZE_MAX ? (size_t)room : SIZE_MAX;
+    const size_t item = SPEC_MAX_DRAFT * sizeof *s->candidates + sizeof *s->requests +
+                        sizeof *s->counts + sizeof(spec_seq) + lookup_bytes(tokens);
+    return sizeof *s + (uint64_t)max_items * item;
 }
 
 void spec_free(spec *s)

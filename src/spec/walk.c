@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * walk.c - spec_walk: which row of a step is sampled next, and the rewind to the accepted tokens.
+ * What a canceled step leaves of a draft.
  *
  * The wanted tokens of a turn are compared with those that the session holds. It does not matter
  * how the turn came to want them: a sampled token, several tokens inserted by a grammar, or fewer
@@ -10,6 +11,31 @@
 #include "spec/spec.h"
 
 #include <assert.h>
+
+/* ---- canceled steps ---- */
+
+size_t spec_item_computed(spec_item *it)
+{
+    const size_t length = (size_t)mote_session_length(it->session);
+    if (it->n_draft == 0)
+        return 1;
+    assert(length >= it->n && length <= it->n + it->n_draft);
+    if (mote_session_logits(it->session, 0) == NULL) { /* a later pass was undone */
+        mote_session_rewind(it->session, it->n - 1);
+        it->n_draft = 0;
+        return 0;
+    }
+    it->n_draft = length - it->n;
+    return length - it->held; /* all tokens of the work have rows */
+}
+
+void spec_item_undo(const spec_item *it)
+{
+    if (it->n_draft > 0 && mote_session_length(it->session) > it->n)
+        mote_session_rewind(it->session, it->n);
+}
+
+/* ---- the rows of a step ---- */
 
 size_t spec_walk_begin(spec_walk *w, const mote_session *session, size_t n, size_t rows)
 {

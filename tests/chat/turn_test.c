@@ -4,6 +4,7 @@
 #include "chat/chat_rig.h"
 #include "chat/prompt/render.h"
 #include "chat/turn_rig.h"
+#include "engine/engine_int.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,6 +97,85 @@ static void an_answer_can_be_canceled_and_is_kept(void **state)
         record_clear(&h);
         mote_chat_free(chat);
     }
+}
+
+/* ---- a step canceled between two passes ---- */
+
+enum { SMALL_BATCH = 4 };
+
+/* Cancels the answer in a full pass after its first content. */
+typedef struct pass_cancel {
+    mote_chat *chat;
+    bool has_content;
+    int passes; /* full passes before the one that cancels; -1: never */
+} pass_cancel;
+
+static void cancel_on_content(void *with, const mote_chat_event *event)
+{
+    pass_cancel *c = with;
+    c->has_content |= event->kind == MOTE_CHAT_CONTENT;
+}
+
+static void cancel_tap(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                       size_t n_cols)
+{
+    pass_cancel *c = ctx;
+    (void)layer, (void)rows, (void)n_cols;
+    if (c->has_content && n_rows == SMALL_BATCH && strcmp(what, "embed") == 0 && c->passes-- == 0)
+        mote_chat_cancel(c->chat);
+}
+
+static mote_status wrong_drafts(void *with, spec_request *wanted, size_t n, mote_error *err)
+{
+    (void)with, (void)err;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < wanted[i].n; k++) {
+            wanted[i].tokens[k] = 7;
+            wanted[i].probabilities[k] = 0.9f;
+        }
+        wanted[i].n_drafted = wanted[i].n;
+    }
+    return MOTE_OK;
+}
+
+/* A step with a draft has several passes if the batch is small. A session never keeps draft tokens
+ * that were not verified. */
+static void a_canceled_step_leaves_no_draft(void **state)
+{
+    mote_engine *small;
+    mote_error err;
+    mote_token expected[512];
+    size_t n_expected = 0;
+    (void)state;
+    const mote_engine_options options = {
+        .threads = 1, .positions = 512, .batch = SMALL_BATCH, .logits_rows = MOTE_SPEC_ROWS};
+    assert_int_equal(mote_engine_new(&small, mote_engine_model(engine), &options, &err), MOTE_OK);
+    for (int passes = -1; passes < 6; passes++) {
+        mote_chat *chat = turn_chat(small, NULL);
+        const mote_session *session = mote_chat_session(chat);
+        pass_cancel c = {.chat = chat, .passes = passes};
+        mote_answer a;
+        mote_answer_options how = turn_greedy();
+        how.spec = passes < 0 ? MOTE_SPEC_OFF : MOTE_SPEC_MAX;
+        how.event = cancel_on_content;
+        how.with = &c;
+        spec_set_draft(chat->spec, wrong_drafts, NULL);
+        engine_set_tap(small, cancel_tap, &c);
+        turn_add(chat, "Count from 1 to 30.");
+        assert_int_equal(mote_chat_answer(chat, &how, &a, &err), MOTE_OK);
+        const size_t n = (size_t)mote_session_length(session);
+        if (passes < 0) {
+            assert_true(n > 60 && n <= 512);
+            memcpy(expected, mote_session_tokens(session), n * sizeof *expected);
+            n_expected = n;
+        } else {
+            assert_int_equal(a.finish, MOTE_FINISH_CANCELED);
+            assert_true(n < n_expected);
+            assert_memory_equal(mote_session_tokens(session), expected, n * sizeof *expected);
+        }
+        mote_chat_free(chat);
+    }
+    mote_engine_free(small);
 }
 
 typedef struct prefill_record {
@@ -421,6 +501,7 @@ int main(void)
         cmocka_unit_test(an_answer_prefills_only_new_tokens),
         cmocka_unit_test(undo_and_drop_answer_restore_the_conversation),
         cmocka_unit_test(an_answer_can_be_canceled_and_is_kept),
+        cmocka_unit_test(a_canceled_step_leaves_no_draft),
         cmocka_unit_test(prefill_is_counted),
         cmocka_unit_test(a_saved_conversation_continues),
         cmocka_unit_test(answer_options_apply),

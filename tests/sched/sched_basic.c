@@ -4,6 +4,7 @@
  * prefill, preemption, memory plan.
  */
 #include "base/os.h"
+#include "sched/sched_int.h"
 #include "sched/sched_rig.h"
 
 #include <setjmp.h>
@@ -365,6 +366,40 @@ static void younger_job_is_preempted(void **state)
 
 /* ---- memory ---- */
 
+/* Drafts are given up before the plan is refused; a length that was set is not. Their memory is in
+ * the plan, with suffix lookup, which the engine does not know. */
+static void drafts_are_part_of_the_plan(void **state)
+{
+    (void)state;
+    sched *s;
+    mote_error err;
+    mote_memory memory;
+    mote_memory plain;
+    sched_options o = {.model = tiny.model, .threads = 1, .context = 512, .kv_tokens = 2048};
+    must(sched_new(&s, &o, &err), &err);
+    sched_memory(s, &memory);
+    const uint64_t lookups = spec_bytes(8, 512);
+    assert_true(lookups > 8 * 3 * 512 * 4);
+    assert_true(memory.drafts > lookups);
+    mote_engine_memory(s->engine, &plain);
+    assert_int_equal(memory.total, plain.total + lookups);
+    sched_free(s);
+    must(sched_min_memory(&o, &o.memory, &err), &err);
+    must(sched_new(&s, &o, &err), &err);
+    assert_int_equal(sched_settings(s)->spec, SPEC_OFF);
+    sched_memory(s, &memory);
+    assert_int_equal(memory.total, o.memory);
+    assert_int_equal(memory.drafts, 0);
+    sched_free(s);
+    o.spec = 3;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_non_null(strstr(err.text, "; use --spec off"));
+    o.spec = SPEC_AUTO;
+    o.memory--;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_null(strstr(err.text, "--spec"));
+}
+
 static void memory_limit_sets_the_plan(void **state)
 {
     (void)state;
@@ -418,6 +453,7 @@ int main(void)
         cmocka_unit_test(long_prompt_is_not_starved),
         cmocka_unit_test(younger_job_is_preempted),
         cmocka_unit_test(memory_limit_sets_the_plan),
+        cmocka_unit_test(drafts_are_part_of_the_plan),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  * preemption and with drops inside steps, the output of every job equals its solo run without
  * drafts, log-probabilities included.
  */
+#include "engine/engine_int.h"
 #include "sched/sched_hold.h"
 #include "support/scale.h"
 
@@ -197,6 +198,60 @@ static void drops_inside_steps(void **state)
     assert_true(f.aborted_inside > 0 && drafted(&f) > 0);
 }
 
+/* ---- canceled steps ---- */
+
+static struct {
+    mote_engine *engine;
+    test_random random;
+    uint64_t canceled;
+} passes;
+
+/* On the engine thread, at the start of a pass: cancels the step, as sched_free() does. */
+static void cancel_pass(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                        size_t n_cols)
+{
+    (void)ctx, (void)layer, (void)rows, (void)n_rows, (void)n_cols;
+    if (strcmp(what, "embed") != 0 || test_random_below(&passes.random, 4) != 0)
+        return;
+    mote_cancel(passes.engine);
+    passes.canceled++;
+}
+
+/* A step of more rows than the batch has several passes. If it is canceled, a session may hold a
+ * part of its draft. Passes of up to 16 rows end before the step does, longer ones are undone. */
+static void canceled_steps(void **state)
+{
+    static const uint32_t batches[] = {4, 24};
+    (void)state;
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        service s;
+        sched_stats f;
+        test_job *all = calloc(QUESTIONS, sizeof *all);
+        service_open(&s, &tiny,
+                     (sched_options){.parallel = 6, .context = CONTEXT, .spec = 8, .threads = 1});
+        passes.engine = s.sched->engine;
+        passes.canceled = 0;
+        passes.engine->options.batch = batches[b];
+        engine_set_tap(passes.engine, cancel_pass, NULL);
+        for (size_t i = 0; i < QUESTIONS; i++)
+            service_send(&s, &all[i], &questions[i]);
+        while (sched_busy(s.sched) > 0)
+            service_collect(&s);
+        service_collect(&s);
+        sched_read_stats(s.sched, &f);
+        for (size_t i = 0; i < QUESTIONS; i++) {
+            same_as_solo(&all[i], &alone[i]);
+            service_drop(&s, &all[i]);
+            test_job_fini(&all[i]);
+        }
+        printf("batch %u: %llu steps canceled, %llu drafted\n", batches[b],
+               (unsigned long long)passes.canceled, (unsigned long long)drafted(&f));
+        assert_true(passes.canceled > 20 && drafted(&f) > 50);
+        service_close(&s);
+        free(all);
+    }
+}
+
 /* The clock of inter-token latency: one entry per token, and their sum is the time of decoding. */
 static void every_token_is_counted(void **state)
 {
@@ -246,6 +301,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_positions_preempt),
         cmocka_unit_test(prefill_does_not_wait_for_drafts),
         cmocka_unit_test(drops_inside_steps),
+        cmocka_unit_test(canceled_steps),
         cmocka_unit_test(every_token_is_counted),
     };
     if (argc > 1) /* one of the tests */

@@ -20,13 +20,14 @@ enum { MAX_STREAMS = 8, ROOM = 60000, RIGHT = 1, WRONG = 2 };
 
 typedef struct world {
     size_t streams;
-    double row;   /* cost of each row beyond one per stream */
-    double round; /* cost of one round of model drafts */
-    double right; /* share of right draft tokens */
-    double noise; /* times vary by up to this share */
-    double slow;  /* factor of all times; 0: 1 */
-    double cold;  /* cost of the first call of the model, besides its rounds */
-    float says;   /* probability that the source claims */
+    double row;    /* cost of each row beyond one per stream */
+    double round;  /* cost of one round of model drafts */
+    double right;  /* share of right draft tokens */
+    double noise;  /* times vary by up to this share */
+    double slow;   /* factor of all times; 0: 1 */
+    double cold;   /* cost of the first call of the model, besides its rounds */
+    size_t forced; /* tokens that a grammar inserts: certain ones, in every step of a stream */
+    float says;    /* probability that the source claims */
     int mode;
     size_t max_rows;
     /* state */
@@ -125,7 +126,7 @@ static void world_step(world *w)
         items[i] = (spec_item){.seq = w->seqs[i],
                                .tokens = w->tokens,
                                .n = w->n[i],
-                               .held = w->n[i] - 1,
+                               .held = w->n[i] - 1 - w->forced,
                                .mode = w->mode,
                                .limit = 100};
     w->rounds = 0;
@@ -141,16 +142,19 @@ static void world_step(world *w)
     assert_true(rows <= w->max_rows);
     const double vary = 1 + w->noise * (2 * world_random(w) - 1);
     const double slow = w->slow > 0 ? w->slow : 1;
+    const double base = world_plain(w) + w->row * (double)(w->forced * w->streams);
     const double plan =
                      slow * w->round * (double)w->rounds + w->cold * (calls == 0 && w->calls > 0),
-                 step = slow * (world_plain(w) + w->row * (double)extra) * vary;
+                 step = slow * (base + w->row * (double)extra) * vary;
     for (size_t i = 0; i < w->streams; i++) {
         spec_item *it = &items[i];
         it->accepted = world_verify(it);
         it->tried = it->accepted + (it->accepted < it->n_draft);
-        w->n[i] = (w->n[i] + 1 + it->accepted) % (ROOM - 200);
+        w->n[i] = (w->n[i] + 1 + w->forced + it->accepted) % (ROOM - 200);
+        if (w->n[i] < 100)
+            w->n[i] = 100;
         w->made += 1 + it->accepted;
-        w->plain += slow * world_plain(w) * (double)(1 + it->accepted) / (double)w->streams;
+        w->plain += slow * base * (double)(1 + it->accepted) / (double)w->streams;
     }
     w->drafted += extra > 0;
     w->seconds += plan + step;
@@ -342,6 +346,41 @@ static void many_streams_decide_together(void **state)
     world_close(&cheap);
 }
 
+/* With grammars every step may have certain tokens beyond one per stream. */
+static void certain_tokens_do_not_stop_drafts(void **state)
+{
+    (void)state;
+    static const double rows[] = {0.03, 0.1, 0.3};
+    for (size_t streams = 1; streams <= 4; streams += 3)
+        for (size_t forced = 1; forced <= 6; forced += 5)
+            for (size_t k = 0; k < 3; k++) {
+                const world like = {.streams = streams,
+                                    .row = rows[k],
+                                    .round = 0.05,
+                                    .right = 0.9,
+                                    .says = 0.9f,
+                                    .forced = forced};
+                const double best = world_best(like);
+                world w = like;
+                world_open(&w, true);
+                const double first = world_run(&w, 100), later = world_run(&w, 1000);
+                w.right = 0;
+                const double wrong = world_run(&w, 2000);
+                w.forced = 0; /* and now plain steps */
+                const double plain = world_run(&w, 1000);
+                w.right = 0.9;
+                w.forced = forced;
+                world_run(&w, 2000);
+                const double again = world_run(&w, 1000);
+                if (first < 0.75 * best || later < 0.95 * best || wrong < 0.985 || plain < 0.985 ||
+                    again < 0.9 * best)
+                    fail_msg("%zu streams, %zu forced, row %g: %.3f, %.3f; wrong %.3f, plain %.3f, "
+                             "again %.3f; best %.3f",
+                             streams, forced, rows[k], first, later, wrong, plain, again, best);
+                world_close(&w);
+            }
+}
+
 static void modes_and_limits(void **state)
 {
     (void)state;
@@ -494,6 +533,7 @@ int main(void)
         cmocka_unit_test(first_draft_may_be_slow),
         cmocka_unit_test(unused_lookup_tokens),
         cmocka_unit_test(many_streams_decide_together),
+        cmocka_unit_test(certain_tokens_do_not_stop_drafts),
         cmocka_unit_test(modes_and_limits),
         cmocka_unit_test(no_room_no_draft),
         cmocka_unit_test(lookup_is_judged),
