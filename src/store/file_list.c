@@ -192,6 +192,33 @@ void file_list_fini(file_list *l)
     *l = (file_list){0};
 }
 
+/* Inserts a name in byte order; the last one is dropped if there is no room. */
+static size_t names_insert(char (*names)[FILE_NAME_BYTES], size_t n, size_t room, const char *name)
+{
+    size_t at = n;
+    while (at > 0 && strcmp(names[at - 1], name) > 0)
+        at--;
+    if (at == room)
+        return n;
+    const size_t kept = n < room ? n : room - 1;
+    memmove(names + at + 1, names + at, (kept - at) * sizeof *names);
+    snprintf(names[at], sizeof *names, "%s", name);
+    return kept + 1;
+}
+
+size_t file_names(char (*out)[FILE_NAME_BYTES], size_t room, const char *directory,
+                  bool (*wanted)(const char *name))
+{
+    size_t n = 0;
+    DIR *d = opendir(directory);
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d))
+        if (wanted(e->d_name) && strlen(e->d_name) < FILE_NAME_BYTES)
+            n = names_insert(out, n, room, e->d_name);
+    if (d != NULL)
+        closedir(d);
+    return n;
+}
+
 /* ---- small files and links ---- */
 
 bool file_read_small(strbuf *out, const char *path, size_t limit, const char **why)

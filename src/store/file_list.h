@@ -40,6 +40,12 @@ void file_list_fini(file_list *l);
 /* MOTE_E_IO: a directory of the list, which was read from `root`, could not be read. */
 mote_status file_list_check(const file_list *l, const char *root, mote_error *err);
 
+/* The names in a directory that `wanted` accepts, in byte order; of more than `room` the first.
+ * Returns their number. */
+enum { FILE_NAME_BYTES = 256 };
+size_t file_names(char (*out)[FILE_NAME_BYTES], size_t room, const char *directory,
+                  bool (*wanted)(const char *name));
+
 /* Joins with a slash. False: longer than FILE_PATH_BYTES. */
 bool file_join(char out[FILE_PATH_BYTES], const char *directory, const char *name);
 

@@ -3,13 +3,12 @@
 #include "store/mmproj.h"
 
 #include "base/str.h"
+#include "store/file_list.h"
 #include "store/gguf_head.h"
 #include "store/text_match.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 enum { MAX_MMPROJ = 64 };
@@ -105,31 +104,13 @@ size_t mmproj_choose(const char *model, const char *const *names, size_t n, size
 
 /* ---- files ---- */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-static size_t mmproj_list(const char *directory, char names[MAX_MMPROJ][MMPROJ_NAME_BYTES])
-{
-    size_t n = 0;
-    DIR *d = opendir(directory);
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && n < MAX_MMPROJ;
-         e = readdir(d))
-        if (mmproj_is(e->d_name))
-            snprintf(names[n++], MMPROJ_NAME_BYTES, "%s", e->d_name);
-    if (d != NULL)
-        closedir(d);
-    qsort(names, n, sizeof *names, by_name);
-    return n;
-}
-
 static bool mmproj_find_in(char *out, char *why, const char *directory, const char *model)
 {
-    char names[MAX_MMPROJ][MMPROJ_NAME_BYTES];
+    char names[MAX_MMPROJ][FILE_NAME_BYTES];
     const char *list[MAX_MMPROJ];
     size_t rival;
-    const size_t n = mmproj_list(directory[0] != '\0' ? directory : ".", names);
+    const size_t n =
+        file_names(names, MAX_MMPROJ, directory[0] != '\0' ? directory : ".", mmproj_is);
     for (size_t i = 0; i < n; i++)
         list[i] = names[i];
     if (n == 0)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MMPROJ_PATH_BYTES = 4096, MMPROJ_NAME_BYTES = 256, MMPROJ_WHY_BYTES = 700 };
+enum { MMPROJ_PATH_BYTES = 4096, MMPROJ_WHY_BYTES = 700 };
 
 /* A file name, without directory, of an mmproj file. */
 bool mmproj_is(const char *name);

@@ -25,6 +25,12 @@ call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8
 grep -q "acceptance 1,0 imposed" "$work/out" || fail "speculative table"
 call 0 bench "$model" -p 0 -d 0 -b 0 --spec 4 --accept 1,0 --spec-streams 1 -n 8 -r 1 --json -q
 json 'all(r["accepted"] == (8 if r["drafts"] else 0) for r in d["speculative"]["results"])'
+# A draft ends before the next multiple of 32: with 8 drafts from position 8 on, 8, 8 and 4, and then 8, 8, 8 and 4.
+call 0 bench "$model" -p 0 -d 0 -b 0 --spec 8 --accept 1 --spec-streams 1 -n 7 -r 1 --json -q
+json 'd["speculative"]["results"][1]["drafted"] == 8 + 8 + 4 + 8 + 8 + 8 + 4'
+# The oracle keeps to the rates.
+call 0 bench "$model" -p 0 -d 0 -b 0 --spec 1 --accept 0.7 --spec-streams 1,4 -n 40 -r 1 --json -q
+json 'all(abs(r["accepted"] - 0.7 * r["drafted"]) <= r["streams"] for r in d["speculative"]["results"])'
 # An answer that repeats its prompt, token by token as given.
 { seq 1 60; echo "%%"; seq 1 60; } > "$work/text"
 call 0 bench "$model" -p 0 -d 0 -b 0 --replay "$work/text" -r 2 --json -q

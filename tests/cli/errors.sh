@@ -127,7 +127,6 @@ MOTE_SPEC=fast
 export MOTE_SPEC
 wrong 2 "MOTE_SPEC must be auto, off, or 1 to 8, got 'fast' [bad_argument]" run m a
 unset MOTE_SPEC
-wrong 2 "--raw and --spec exclude each other [bad_argument]" run m a --raw --spec off
 if command -v taskset >/dev/null; then
     cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[,-].*//') # one that this process may use
     taskset -c "$cpu" "$MOTE" run m --raw a -t 999 2>"$work/err"

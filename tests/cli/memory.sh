@@ -25,6 +25,19 @@ fits=$(advice --context)
 [ "${fits:-0}" -gt 1000 ] || fail "no context recommended: $(cat "$work/err")"
 call 0 run "$model" hi -n 1 -c "$fits" --memory 50MB
 call 4 run "$model" hi -n 1 -c $((fits + 64)) --memory 50MB
+# It was computed without drafts, which are turned off then. A draft length that is set stays.
+grep -q '^no drafts (--spec off): 50 MB available (--memory)$' "$work/err" && fail "note although it is refused"
+call 0 run "$model" hi -n 1 -c "$fits" --memory 50MB --json
+grep -q '^no drafts (--spec off): 50 MB available (--memory)$' "$work/err" || fail "no note: $(cat "$work/err")"
+call 4 run "$model" hi -n 1 -c "$fits" --memory 50MB --spec 3
+grep -q 'available are 50 MB (--memory); use --spec off \[out_of_memory\]' "$work/err" || fail "$(cat "$work/err")"
+call 0 run "$model" hi -n 1 -c "$fits" --memory 50MB --spec off
+call 0 run "$model" --raw hi -n 1 -c "$fits" --memory 50MB
+call 4 run "$model" hi -c 4194304 --memory 50MB --spec 3
+with_drafts=$(advice --context)
+[ "${with_drafts:-0}" -lt "$fits" ] || fail "drafts need no memory: $with_drafts"
+call 0 run "$model" hi -n 1 -c "$with_drafts" --memory 50MB --spec 3
+call 4 run "$model" hi -n 1 -c $((with_drafts + 64)) --memory 50MB --spec 3
 # The default context is reduced, and a note says so.
 call 0 run "$model" hi -n 1 --memory 50MB
 grep -q '^context reduced from 32 768 to .*: 50 MB available (--memory)$' "$work/err" || fail "no note: $(cat "$work/err")"
@@ -45,6 +58,10 @@ chmod +x "$MOTE"
 call 4 serve "$model" --listen "unix:$work/socket" --kv-tokens 4000000000
 grep -q 'out of memory: 8 parallel requests with 4000000000 KV positions need .* lower --kv-tokens to' "$work/err" ||
     fail "serve: $(cat "$work/err")"
+call 4 serve "$model" --mmproj none --listen "unix:$work/socket" --kv-tokens 200000 --memory 60MB
+positions=$(advice --kv-tokens)
+call 4 serve "$model" --mmproj none --listen "unix:$work/socket" --kv-tokens "$positions" --memory 60MB --spec 3
+grep -q '; use --spec off \[out_of_memory\]' "$work/err" || fail "$(cat "$work/err")"
 call 4 serve "$model" --mmproj none --listen "unix:$work/socket" --parallel 256 --memory 50MB
 [ "$(advice --parallel)" -lt 256 ] || fail "no --parallel recommended: $(cat "$work/err")"
 

@@ -5,8 +5,8 @@
 need_model
 prompt="Once upon a time"
 
-# Two runs differ only in the timings.
-untimed() { sed 's/"timings":{[^}]*}/"timings":{}/' "$work/out"; }
+# Two runs differ only in the timings, and in the drafts, which depend on them.
+untimed() { sed 's/"timings":{[^}]*}/"timings":{}/; s/"spec":{[^}]*}/"spec":{}/' "$work/out"; }
 call 0 run "$model" --raw "$prompt" -n 12 --json -t 1
 stderr_is ""
 untimed >"$work/first"
@@ -24,6 +24,25 @@ open(sys.argv[2], "w").write(d["content"])' "$work/out" "$work/content" >"$work/
     "$MOTE" tokenize "$model" --decode "$(cat "$work/ids")" | cmp - "$work/content" ||
         fail "the ids do not decode to the text"
 fi
+
+# Drafts do not change the answer: greedy, sampled with penalties, ended by a stop string, by the context.
+for how in "--temp 0" "--temp 0.8 --seed 3 --repeat-penalty 1.2" "--temp 0 --stop hat" "--temp 0 -c 40"; do
+    # shellcheck disable=SC2086
+    call 0 run "$model" --raw "$prompt" -n 80 --json -t 1 $how --spec off
+    json 'd["mote"]["spec"] == {"drafted": 0, "accepted": 0}'
+    untimed >"$work/first"
+    for spec in 1 3 8 auto; do
+        # shellcheck disable=SC2086
+        call 0 run "$model" --raw "$prompt" -n 80 --json -t 1 $how --spec $spec
+        untimed | cmp - "$work/first" || fail "--raw $how --spec $spec gives another answer"
+        [ $spec = auto ] || json '80 > d["mote"]["spec"]["drafted"] > d["mote"]["spec"]["accepted"] >= 0'
+    done
+done
+call 0 run "$model" --raw "$prompt" -n 80 --json -t 1 --spec 3
+json 'd["mote"]["spec"]["accepted"] > 20'
+call 0 run "$model" --raw "$prompt" -n 80 -t 1 --spec 3
+grep -q '^prompt .*   answer 80 tokens in .*   drafts [0-9]*/[0-9]*   cut by --max-tokens$' "$work/err" ||
+    fail "report: $(cat "$work/err")"
 
 # A seed gives the same sampled answer with any number of threads.
 call 0 run "$model" --raw "$prompt" -n 8 --temp 1.5 --seed 7 -q -t 1

@@ -16,7 +16,7 @@ stderr_is ""
 
 call 0 show "$model" --json
 json 'd["mmproj"].endswith("mmproj-mote-tiny-BF16.gguf")'
-json 'list(d) == ["file", "installed_as", "sha256", "mmproj", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
+json 'list(d) == ["file", "installed_as", "sha256", "mmproj", "mtp", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
 json 'd["file_bytes"] == 8945472 and d["file_type"] == "Q4_K_M" and d["name"] == "mote-tiny" and d["architecture"] == "qwen35"'
 json 'set(d["model"]) == {"parameters", "layers", "attention_layers", "context", "vocabulary", "tokens", "tied", "draft_head", "isa", "private_bytes"}'
 json 'd["model"]["context"] == 262144 and d["model"]["vocabulary"] == 8192 and d["model"]["tokens"] == 7969 and d["model"]["tied"]'

@@ -37,6 +37,22 @@ call 0 logits "$work/body.gguf" --ids "$ids" --mtp --out "$work/last"
 tail -c $((8192 * 4)) "$work/whole" | cmp - "$work/last" || fail "--mtp without --all is not the last row"
 call 0 show "$work/body.gguf" --json
 json 'd["model"]["draft_head"] and d["memory"]["drafts"] > 0'
+json 'd["mtp"].endswith("/mtp-body.gguf")'
+
+# Of an installed model the store chooses it: in the directory of the weights or above it.
+commit=0123456789abcdef0123456789abcdef01234567
+repo=$HOME/.cache/huggingface/hub/models--someone--Tiny-GGUF
+mkdir -p "$repo/refs" "$repo/snapshots/$commit/Q4_K_M"
+printf %s "$commit" >"$repo/refs/main"
+cp "$work/body.gguf" "$repo/snapshots/$commit/Q4_K_M/Tiny-Q4_K_M.gguf"
+cp "$work/mtp-body.gguf" "$repo/snapshots/$commit/mtp-Tiny.gguf"
+call 0 show hf:someone/Tiny-GGUF --json
+json "d['mtp'].endswith('/$commit/mtp-Tiny.gguf') and d['model']['draft_head']"
+call 0 logits hf:someone/Tiny-GGUF --ids "$ids" --mtp --all --out "$work/split"
+cmp "$work/whole" "$work/split" || fail "the logits of a head above the weights are others"
+call 0 show "$model" --json
+json 'd["mtp"] is None and d["model"]["draft_head"]'
+
 call 2 logits "$model" --ids 39 --mtp
 stderr_is "mote: --mtp needs at least 2 input tokens [bad_argument]"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installed Python module with mote-tiny: chat, streams, tools, formats, images, embeddings, errors, threads.
 
-Environment: DATA is the directory of test models.
+Environment: DATA is the directory of test models, SPLIT a program that takes the MTP head out of a model.
 """
 import gc
 import io
@@ -384,6 +384,27 @@ class Embeddings(Shared):
             return json.load(connection.getresponse())["data"][0]["embedding"]
         finally:
             connection.close()
+
+
+class Drafts(unittest.TestCase):
+    """An MTP head in a file of its own is found as `mote run` finds it."""
+
+    def test_the_head_in_the_directory_of_the_model(self):
+        with tempfile.TemporaryDirectory() as place:
+            body, head = Path(place, "body.gguf"), Path(place, "mtp-body.gguf")
+            subprocess.run([os.environ["SPLIT"], "--head", TEXT, body, head], check=True)
+            with mote.Model(body, context=1024) as model:
+                self.assertTrue(model.info.draft_head)
+                drafted = model.chat(SUM, temperature=0, thinking=False, spec=3)
+            with mote.Model(body, context=1024, mtp=None) as model:
+                self.assertFalse(model.info.draft_head)
+                self.assertEqual(drafted.content, model.chat(SUM, temperature=0, thinking=False).content)
+            with mote.Model(body, context=1024, mmproj=None, mtp=head) as model:
+                self.assertTrue(model.info.draft_head)
+            self.assertGreater(drafted.usage.accepted_tokens, 0)
+            head.write_bytes(body.read_bytes())  # not a head: as for mote run, the model works without
+            with mote.Model(body, context=1024) as model:
+                self.assertFalse(model.info.draft_head)
 
 
 class Errors(Shared):

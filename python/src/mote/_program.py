@@ -36,7 +36,7 @@ def output(arguments: list[str], data: bytes | None = None) -> bytes:
 
 
 def show(name: str) -> dict[str, Any]:
-    """What `mote show` says about an installed model or a file: "file", "mmproj" and more."""
+    """What `mote show` says about an installed model or a file: "file", "mmproj", "mtp" and more."""
     found: dict[str, Any] = json.loads(output(["show", "--json", name]))
     return found
 

@@ -44,24 +44,25 @@ class ModelInfo:
     vision: bool  # opened with a vision encoder
     isa: str  # instruction set level in use
     chat_template: str  # name of the template
+    draft_head: bool  # it has an MTP head, for drafts
 
 
-def find_model(name: str, download: bool) -> tuple[str, Optional[Path]]:
-    """Paths of the weights and of the vision encoder. A name is one that `mote list` prints."""
+def find_model(name: str, download: bool) -> tuple[str, Optional[Path], Optional[Path]]:
+    """Paths of the weights, of the vision encoder and of the MTP head. A name is one that `mote list` prints."""
     is_file = os.path.isfile(name)
-    if is_file and not any(f.lower().startswith("mmproj") or ".mmproj" in f.lower()
-                           for f in os.listdir(os.path.dirname(name) or ".")):
-        return name, None
+    if is_file and not any(f.startswith(("mmproj", "mtp-")) or ".mmproj" in f
+                           for f in map(str.lower, os.listdir(os.path.dirname(name) or "."))):
+        return name, None, None
     try:
         shown = _program.show(name)
     except ProgramError:
         if is_file:
-            return name, None  # the library says what is wrong with it
+            return name, None, None  # the library says what is wrong with it
         if not download:
             raise
         _program.pull(name)
         shown = _program.show(name)
-    return shown["file"], shown["mmproj"]
+    return shown["file"], shown["mmproj"], shown["mtp"]
 
 
 class _Stops:
@@ -94,6 +95,7 @@ class Model:
     threads     0: one per physical core
     kv          format of the KV cache: "f16", "q8_0" (half the memory), "q4_0" (9/32) or "f32"
     mmproj      path of the vision encoder; "auto": as `mote run` chooses; None: text only
+    mtp         path of a file with the MTP head, for drafts; "auto": as `mote run` chooses; None: none
     download    True: download the model if no model of this name is installed
     image_tokens  most tokens per image
 
@@ -101,15 +103,15 @@ class Model:
     """
 
     def __init__(self, model: Path, *, context: Optional[int] = None, sessions: int = 2, threads: int = 0,
-                 kv: Literal["f16", "f32", "q8_0", "q4_0"] = "f16", mmproj: Optional[Path] = "auto", download: bool = False,
-                 image_tokens: int = DEFAULT_TOKENS) -> None:
+                 kv: Literal["f16", "f32", "q8_0", "q4_0"] = "f16", mmproj: Optional[Path] = "auto",
+                 mtp: Optional[Path] = "auto", download: bool = False, image_tokens: int = DEFAULT_TOKENS) -> None:
         if kv not in _KV:
             raise ValueError(f"kv={kv!r}: use {', '.join(_KV)}")
-        path, encoder = os.fspath(model), mmproj
-        if mmproj == "auto":
-            path, encoder = find_model(path, download)
-        elif not os.path.isfile(path):
-            path = find_model(path, download)[0]
+        path, encoder, head = os.fspath(model), mmproj, mtp
+        if "auto" in (mmproj, mtp) or not os.path.isfile(path):
+            path, found_encoder, found_head = find_model(path, download)
+            encoder = found_encoder if mmproj == "auto" else mmproj
+            head = found_head if mtp == "auto" else mtp
         all_sessions = sessions + 2  # chat(); generate() and embed()
 
         def plan(address: int) -> _abi.mote_engine_options:
@@ -122,7 +124,9 @@ class Model:
         self._image_tokens = image_tokens
         self._sessions = sessions
         self._making_chat = threading.Lock()
-        self._engine = Engine(file_name(path), _abi.mote_model_options(mmproj=file_name(encoder) if encoder else None), plan)
+        files = _abi.mote_model_options(mmproj=file_name(encoder) if encoder else None,
+                                        mtp=file_name(head) if head else None)
+        self._engine = Engine(file_name(path), files, plan)
         self._chat: Optional[Conversation] = None
         self.path = path
 
@@ -341,7 +345,7 @@ class Model:
             lib.mote_chat_template(model, ctypes.byref(template))
             return ModelInfo(text_of(info.name), info.parameters, info.file_bytes, info.layers, info.context,
                              info.vocabulary, info.embedding, info.vision, text_of(lib.mote_isa_name(info.isa)),
-                             text_of(template.name))
+                             text_of(template.name), info.draft_head)
 
     def close(self) -> None:
         """Cancels running answers, waits for their ends and frees everything."""

@@ -61,21 +61,23 @@ static uint64_t conversation_context(const conversation *t, const strbuf *prompt
 static int conversation_open_engine(conversation *t, uint64_t *context, uint64_t needed,
                                     bool interactive)
 {
-    const load_options *load = &t->flags->load;
+    load_options load = t->flags->load;
+    const int spec = t->options.answer.spec;
     uint32_t sessions = interactive ? 2 : 1;
     mote_engine_options engine = {
-        .threads = (uint32_t)load->threads,
+        .threads = (uint32_t)load.threads,
         .sessions = sessions,
         .positions = *context * sessions,
         .kept_states = KEPT_STATES,
-        .drafts = t->options.answer.spec != MOTE_SPEC_OFF,
-        .logits_rows = t->options.answer.spec != MOTE_SPEC_OFF ? MOTE_SPEC_ROWS : 1,
-        .kv = (mote_kv)load->kv,
-        .yarn = (float)load->yarn,
-        .pin = (mote_pin)load->pin,
+        .drafts = spec != MOTE_SPEC_OFF,
+        .logits_rows = spec != MOTE_SPEC_OFF ? MOTE_SPEC_ROWS : 1,
+        .kv = (mote_kv)load.kv,
+        .yarn = (float)load.yarn,
+        .pin = (mote_pin)load.pin,
     };
     mote_error err;
-    const int code = load_fit_memory(t->on.model, load, &engine, needed);
+    load.keep_drafts = spec > 0;
+    const int code = load_fit_memory(t->on.model, &load, &engine, needed);
     if (code != CLI_DONE)
         return code;
     *context = engine.positions / sessions;
@@ -113,14 +115,13 @@ static int conversation_open_chat(conversation *t, uint64_t context)
 /* If the vision encoder was found but not requested and cannot be used, the chat is text only. */
 static int conversation_open_model(conversation *t, const char *mmproj, bool needed)
 {
-    const char *path = t->model.path;
     const mote_isa isa = (mote_isa)t->flags->load.isa;
     mote_error err;
     if (mmproj[0] == '\0' || needed)
-        return load_model(&t->on, path, mmproj[0] != '\0' ? mmproj : NULL, isa);
-    if (load_open(&t->on, path, mmproj, isa, &err) == MOTE_OK)
+        return load_model(&t->on, &t->model, mmproj[0] != '\0' ? mmproj : NULL, isa);
+    if (load_open(&t->on, &t->model, mmproj, isa, &err) == MOTE_OK)
         return CLI_DONE;
-    const int code = load_model(&t->on, path, NULL, isa);
+    const int code = load_model(&t->on, &t->model, NULL, isa);
     if (code == CLI_DONE)
         msg_note("no vision encoder: %s", err.text);
     return code;

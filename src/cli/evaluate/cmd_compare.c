@@ -118,7 +118,7 @@ static int compare_open(compare_state *c)
         c->kv[i] = (mote_kv)(c->options->kv_given[i] ? c->options->kv[i] : w->load.kv);
         code = find_model(&c->found[i], c->call->words[i]);
         if (code == CLI_DONE)
-            code = load_model(&c->on[i], c->found[i].path, NULL, (mote_isa)w->load.isa);
+            code = load_model(&c->on[i], &c->found[i], NULL, (mote_isa)w->load.isa);
     }
     if (code == CLI_DONE)
         code = compare_check_tokens(c);

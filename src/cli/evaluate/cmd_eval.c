@@ -441,7 +441,7 @@ static int eval_run(const cli_call *call)
     e.total.category = str_of("total");
     int code = find_model(&e.found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_model(&e.on, e.found.path, NULL, (mote_isa)e.options->load.isa);
+        code = load_model(&e.on, &e.found, NULL, (mote_isa)e.options->load.isa);
     if (code == CLI_DONE)
         code = eval_read_tasks(&e, &text);
     if (code == CLI_DONE)

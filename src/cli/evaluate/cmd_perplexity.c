@@ -94,7 +94,7 @@ static int perplexity_run(const cli_call *call)
     found_model found;
     int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_model(&p.on, found.path, NULL, (mote_isa)p.options->load.isa);
+        code = load_model(&p.on, &found, NULL, (mote_isa)p.options->load.isa);
     if (code == CLI_DONE)
         code = perplexity_compute(&p);
     if (code == CLI_DONE)

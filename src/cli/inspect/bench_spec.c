@@ -2,8 +2,11 @@
 /*
  * bench_spec.c - see bench_spec.h.
  *
- * Every repeat starts from the same short prompt and uses the same draws, so the number of tokens
+ * Every repeat starts from the same short prompt and accepts the same drafts, so the number of tokens
  * of a repeat depends only on rates and draft length, and repeats differ only in time.
+ *
+ * The oracle accepts at even distances: of k tokens at a place with rate p it accepts k p, rounded up
+ * or down. Independent draws would be off by several percent in the few steps of a repeat.
  */
 #include "cli/inspect/bench_spec.h"
 
@@ -41,6 +44,7 @@ bool bench_spec_parse(const char *text, bench_spec_rates *out)
 typedef struct spec_stream {
     mote_token row[BENCH_SPEC_MOST + 1]; /* the certain token, then the draft */
     uint32_t n_draft;                    /* of this step */
+    double due[BENCH_SPEC_MOST];         /* by place: accepted if 1 or more after adding the rate */
 } spec_stream;
 
 typedef struct spec_run {
@@ -65,8 +69,12 @@ static mote_status run_sample(const spec_run *s, uint32_t stream, size_t row, mo
 /* Rewinds all streams and prefills the prompt. */
 static mote_status run_start(spec_run *s, mote_error *err)
 {
-    for (uint32_t i = 0; i < s->r.n; i++)
+    for (uint32_t i = 0; i < s->r.n; i++) {
         mote_session_rewind(s->r.sessions[i], 0);
+        for (uint32_t place = 0; place < BENCH_SPEC_MOST; place++)
+            s->streams[i].due[place] =
+                (double)philox_unit(ORACLE_SEED, i * BENCH_SPEC_MOST + place, 0);
+    }
     for (uint32_t i = 0; i < PROMPT; i++)
         s->r.tokens[i] = bench_token(s->b->model, i);
     for (uint32_t i = 0; i < s->r.n; i++)
@@ -132,19 +140,23 @@ static mote_status run_verify(spec_run *s, mote_error *err)
     return mote_step(s->r.engine, s->r.work, s->r.n, err);
 }
 
-/* Samples row by row while the oracle accepts. *accepted: of this stream. */
-static mote_status run_accept(spec_run *s, uint32_t stream, uint64_t step, uint32_t *accepted,
-                              mote_error *err)
+static bool oracle_accepts(spec_stream *at, uint32_t place, double rate)
 {
-    const uint32_t n = s->streams[stream].n_draft;
+    at->due[place] += rate;
+    if (at->due[place] < 1)
+        return false;
+    at->due[place] -= 1;
+    return true;
+}
+
+/* Samples row by row while the oracle accepts. *accepted: of this stream. */
+static mote_status run_accept(spec_run *s, uint32_t stream, uint32_t *accepted, mote_error *err)
+{
+    spec_stream *at = &s->streams[stream];
     uint32_t row = 0;
     TRY(run_sample(s, stream, 0, err));
-    for (; row < n; row++) {
-        const uint64_t place = (step * s->r.n + stream) * BENCH_SPEC_MOST + row;
-        if (philox_unit(ORACLE_SEED, place, 0) >= s->rates->at[row])
-            break;
+    for (; row < at->n_draft && oracle_accepts(at, row, s->rates->at[row]); row++)
         TRY(run_sample(s, stream, row + 1, err));
-    }
     *accepted = row;
     return MOTE_OK;
 }
@@ -162,7 +174,7 @@ static mote_status run_step(spec_run *s, uint64_t step, mote_error *err)
     for (uint32_t i = 0; i < s->r.n; i++) {
         uint32_t accepted;
         const double begin = os_now();
-        TRY(run_accept(s, i, step, &accepted, err));
+        TRY(run_accept(s, i, &accepted, err));
         const double sampled = os_now();
         mote_session *session = s->r.sessions[i];
         const uint64_t rejected = s->streams[i].n_draft - accepted;

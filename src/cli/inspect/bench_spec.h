@@ -4,8 +4,8 @@
  *
  * Does all work of speculative decoding: drafts, a step with the drafts and logits of all rows,
  * sampling row by row, rewind. Only the comparison of a draft with the sampled token is replaced by
- * a seeded draw with a given rate. So random weights are enough to measure what a rate of
- * acceptance gives on a machine.
+ * a seeded oracle with a given rate. So random weights are enough to measure what a rate of
+ * acceptance gives on a machine. As in spec_plan(), a draft ends before a multiple of 32.
  */
 #ifndef MOTE_CLI_INSPECT_BENCH_SPEC_H
 #define MOTE_CLI_INSPECT_BENCH_SPEC_H

@@ -590,7 +590,7 @@ static int bench_run(const cli_call *call)
     bench_state s = {.call = call, .options = call->options, .path = found.path};
     int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_model(&s.on, s.path, NULL, (mote_isa)s.options->load.isa);
+        code = load_model(&s.on, &found, NULL, (mote_isa)s.options->load.isa);
     if (code == CLI_DONE)
         code = load_prefault(&s.on, s.options->load.memory);
     if (code == CLI_DONE)

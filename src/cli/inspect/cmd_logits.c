@@ -226,7 +226,7 @@ static mote_status logits_head_rows(logits_state *l, float *row, mote_error *err
 static int logits_head(logits_state *l)
 {
     load_options load = l->options->load;
-    load.drafts = true;
+    load.drafts = load.keep_drafts = true;
     if (l->ids.n < 2)
         return msg_usage("--mtp needs at least 2 input tokens");
     uint64_t context = load_context(&l->on, &load, l->ids.n + 1, 0); /* and the drafted token */
@@ -371,7 +371,7 @@ static int logits_run(const cli_call *call)
     found_model found;
     int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_model(&l.on, found.path, NULL, (mote_isa)l.options->load.isa);
+        code = load_model(&l.on, &found, NULL, (mote_isa)l.options->load.isa);
     if (code == CLI_DONE) {
         mote_model_info info;
         mote_model_describe(l.on.model, &info);

@@ -315,6 +315,15 @@ static void show_write_mmproj(const show_state *s, strbuf *j)
     jw_key_text(j, "mmproj", found && path[0] != '\0' ? path : NULL);
 }
 
+/* The file with the MTP head that is used; null: none, or the model has one inside. */
+static void show_write_mtp(const show_state *s, strbuf *j)
+{
+    char path[MTP_PATH_BYTES] = "";
+    if (s->on.model != NULL && s->info.draft_file_bytes > 0)
+        find_mtp(path, &s->found);
+    jw_key_text(j, "mtp", path[0] != '\0' ? path : NULL);
+}
+
 /* "model", "chat" and "memory" are null for a file that mote cannot run. */
 static int show_write_json(const show_state *s)
 {
@@ -326,6 +335,7 @@ static int show_write_json(const show_state *s)
     jw_key_text(&j, "installed_as", s->found.origin != STORE_PATH ? s->found.name : NULL);
     jw_key_text(&j, "sha256", s->found.sha256[0] != '\0' ? s->found.sha256 : NULL);
     show_write_mmproj(s, &j);
+    show_write_mtp(s, &j);
     jw_key_uint(&j, "file_bytes", s->file.files.bytes);
     show_parts_json(&s->file, &j);
     jw_key_text(&j, "file_type", gguf_file_type(s->file.gguf));
@@ -362,7 +372,7 @@ static int show_file_and_model(show_state *s)
     mote_error err;
     if (show_file_open(&s->file, s->path, &err) != MOTE_OK)
         return load_failed(s->path, &err);
-    if (load_open(&s->on, s->path, NULL, MOTE_ISA_BEST, &s->why_not) == MOTE_OK) {
+    if (load_open(&s->on, &s->found, NULL, MOTE_ISA_BEST, &s->why_not) == MOTE_OK) {
         mote_model_describe(s->on.model, &s->info);
         if (show_plan_memory(s, &err) != MOTE_OK)
             return msg_error(&err);

@@ -384,7 +384,7 @@ static int tokenize_run(const cli_call *call)
     found_model found;
     int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_model(&on, found.path, NULL, MOTE_ISA_BEST);
+        code = load_model(&on, &found, NULL, MOTE_ISA_BEST);
     if (code == CLI_DONE && o->messages != NULL)
         code = tokenize_messages(call, on.model);
     else if (code == CLI_DONE)

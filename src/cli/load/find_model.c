@@ -122,13 +122,14 @@ static int find_in(store *s, found_model *out, model_name *name, const char *arg
         return msg_fail(CLI_DAMAGED, mote_status_name(MOTE_E_FORMAT), "%s cannot be used: %s",
                         m->name, m->broken);
     out->think = name->think;
-    out->has_mmproj_choice = strcmp(m->weights, name->text) != 0;
+    out->has_choice = strcmp(m->weights, name->text) != 0;
     out->origin = m->origin;
     snprintf(out->sha256, sizeof out->sha256, "%s", m->sha256 != NULL ? m->sha256 : "");
     snprintf(out->name, sizeof out->name, "%s", m->name);
     snprintf(out->path, sizeof out->path, "%s", m->weights);
     const char *mmproj = store_vision_path(m);
     snprintf(out->mmproj, sizeof out->mmproj, "%s", mmproj != NULL ? mmproj : "");
+    snprintf(out->mtp, sizeof out->mtp, "%s", m->mtp != NULL ? m->mtp : "");
     return load_check_file(out->path);
 }
 
@@ -197,9 +198,17 @@ bool find_newest_model(char *name)
 
 bool find_mmproj(char *out, char *why, const found_model *m, const char *given)
 {
-    if (given != NULL || !m->has_mmproj_choice)
+    if (given != NULL || !m->has_choice)
         return mmproj_find(out, why, m->path, given);
     snprintf(out, MMPROJ_PATH_BYTES, "%s", m->mmproj);
     why[0] = '\0';
     return true;
+}
+
+void find_mtp(char *out, const found_model *m)
+{
+    if (m->has_choice)
+        snprintf(out, MTP_PATH_BYTES, "%s", m->mtp);
+    else
+        mtp_file_find(out, m->path);
 }

@@ -8,6 +8,7 @@
 
 #include "store/file_list.h"
 #include "store/mmproj.h"
+#include "store/mtp_file.h"
 #include "store/store.h"
 
 enum { FOUND_NAME_BYTES = 800 };
@@ -16,7 +17,8 @@ typedef struct found_model {
     char name[FOUND_NAME_BYTES];    /* "qwen3.5:4b"; of a path the name of the file */
     char path[FILE_PATH_BYTES];     /* of the weights */
     char mmproj[MMPROJ_PATH_BYTES]; /* that the store chose; "": none */
-    bool has_mmproj_choice; /* false: a file, so search for an mmproj file in its directory */
+    char mtp[MTP_PATH_BYTES];       /* the same for the file with the MTP head */
+    bool has_choice; /* false: a file, so search for mmproj and MTP files in its directory */
     store_origin origin;
     char sha256[65];   /* of the weights, as the store claims; "": unknown */
     const char *think; /* from the suffix of the name, as for --think; NULL: none */
@@ -53,5 +55,7 @@ bool find_newest_model(char *name);
 
 /* The vision encoder of a found model; `given` is --mmproj or NULL. As mmproj_find. */
 bool find_mmproj(char *out, char *why, const found_model *m, const char *given);
+/* The file with the MTP head of a found model. `out` has MTP_PATH_BYTES; empty: none. */
+void find_mtp(char *out, const found_model *m);
 
 #endif

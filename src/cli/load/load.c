@@ -7,10 +7,11 @@
 #include "base/os.h"
 #include "base/ram.h"
 #include "cli/args/command.h"
+#include "cli/load/find_model.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
-#include "store/mtp_file.h"
+#include "spec/spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,21 +114,22 @@ int load_failed(const char *path, mote_error *err)
     return msg_error(err);
 }
 
-int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
+int load_model(loaded *l, const found_model *m, const char *vision, mote_isa isa)
 {
-    int code = load_check_file(path);
+    int code = load_check_file(m->path);
     if (code != CLI_DONE)
         return code;
     mote_error err;
-    mote_status status = load_open(l, path, vision, isa, &err);
-    return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
+    mote_status status = load_open(l, m, vision, isa, &err);
+    return status == MOTE_OK ? CLI_DONE : load_failed(m->path, &err);
 }
 
-mote_status load_open(loaded *l, const char *path, const char *vision, mote_isa isa,
+mote_status load_open(loaded *l, const found_model *m, const char *vision, mote_isa isa,
                       mote_error *err)
 {
     char mtp[MTP_PATH_BYTES];
-    mtp_file_find(mtp, path);
+    const char *path = m->path;
+    find_mtp(mtp, m);
     mote_model_options options = {.isa = isa, .mmproj = vision, .mtp = mtp[0] != '\0' ? mtp : NULL};
     const mote_status status = mote_model_open(&l->model, path, &options, err);
     if (status == MOTE_OK || options.mtp == NULL)
@@ -219,6 +221,18 @@ int load_engine(loaded *l, const load_options *options, uint64_t *context, uint6
     return CLI_DONE;
 }
 
+/* Memory of an engine and of suffix lookup. */
+static mote_status load_plan(const mote_model *model, const mote_engine_options *engine,
+                             uint64_t *bytes, mote_error *err)
+{
+    mote_memory memory;
+    TRY(mote_engine_plan(model, engine, &memory, err));
+    *bytes = memory.total;
+    if (engine->drafts)
+        *bytes += spec_bytes(1, engine->positions / engine->sessions);
+    return MOTE_OK;
+}
+
 /* The most positions per session that fit, in whole pages; 0: none. */
 static uint64_t load_most_context(const mote_model *model, mote_engine_options engine,
                                   uint64_t budget)
@@ -227,9 +241,9 @@ static uint64_t load_most_context(const mote_model *model, mote_engine_options e
     uint64_t low = 0, high = engine.positions / engine.sessions / page;
     while (low < high) {
         const uint64_t middle = low + (high - low + 1) / 2;
-        mote_memory memory;
+        uint64_t bytes;
         engine.positions = middle * page * engine.sessions;
-        if (mote_engine_plan(model, &engine, &memory, NULL) == MOTE_OK && memory.total <= budget)
+        if (load_plan(model, &engine, &bytes, NULL) == MOTE_OK && bytes <= budget)
             low = middle;
         else
             high = middle - 1;
@@ -237,33 +251,83 @@ static uint64_t load_most_context(const mote_model *model, mote_engine_options e
     return low * page;
 }
 
+/* Reduces the context and turns drafts off as far as the user allows. false: it still does not fit;
+ * *most is the largest context that does. */
+static bool load_reduce(const mote_model *model, const load_options *options,
+                        mote_engine_options *engine, uint64_t needed, uint64_t budget,
+                        uint64_t *most)
+{
+    const uint64_t wanted = engine->positions / engine->sessions;
+    const uint64_t least = options->context == 0 && needed < wanted ? needed : wanted;
+    mote_engine_options plain = *engine;
+    plain.drafts = false;
+    plain.logits_rows = 1;
+    *most = load_most_context(model, *engine, budget);
+    const bool reduced = options->context == 0 && *most > 0 && *most >= least;
+    if (!reduced && engine->drafts && !options->keep_drafts) {
+        uint64_t bytes;
+        const bool fits = load_plan(model, &plain, &bytes, NULL) == MOTE_OK && bytes <= budget;
+        *engine = plain;
+        *most = fits ? wanted : load_most_context(model, plain, budget);
+    }
+    if (*most < wanted && (options->context != 0 || *most == 0 || *most < least))
+        return false;
+    if (*most < wanted)
+        engine->positions = *most * engine->sessions;
+    return true;
+}
+
+static void load_note_reduced(const mote_engine_options *before, const mote_engine_options *now,
+                              uint64_t budget, const char *source)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    if (now->positions < before->positions)
+        msg_note("context reduced from %s to %s: %s available (%s)",
+                 text_count(a, before->positions / before->sessions),
+                 text_count(b, now->positions / now->sessions), text_bytes(c, budget), source);
+    if (before->drafts && !now->drafts)
+        msg_note("no drafts (--spec off): %s available (%s)", text_bytes(c, budget), source);
+}
+
+/* What to do if an engine does not fit; `most`: the largest context that does. */
+static void load_advise(char *advice, size_t room, const mote_model *model,
+                        mote_engine_options engine, uint64_t budget, uint64_t most)
+{
+    uint64_t bytes;
+    const bool drafts = engine.drafts;
+    engine.drafts = false;
+    engine.logits_rows = 1;
+    if (drafts && load_plan(model, &engine, &bytes, NULL) == MOTE_OK && bytes <= budget)
+        snprintf(advice, room, "use --spec off");
+    else if (most > 0)
+        snprintf(advice, room, "lower --context to %llu", (unsigned long long)most);
+    else
+        snprintf(advice, room, "use a smaller model");
+}
+
 int load_fit_memory(const mote_model *model, const load_options *options,
                     mote_engine_options *engine, uint64_t needed)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], advice[96];
-    uint64_t mapped;
-    mote_memory memory;
+    uint64_t mapped, bytes, most;
     mote_error err;
     ram machine;
     const char *source;
-    if (mote_engine_plan(model, engine, &memory, &err) != MOTE_OK)
+    const mote_engine_options before = *engine;
+    if (load_plan(model, engine, &bytes, &err) != MOTE_OK)
         return msg_error(&err);
     const uint64_t budget = load_budget(model, options->memory, &mapped, &machine, &source);
-    if (memory.total <= budget)
+    if (bytes <= budget)
         return CLI_DONE;
-    const uint64_t wanted = engine->positions / engine->sessions;
-    const uint64_t most = load_most_context(model, *engine, budget);
-    if (options->context == 0 && most > 0 && most >= needed) {
-        msg_note("context reduced from %s to %s: %s available (%s)", text_count(a, wanted),
-                 text_count(b, most), text_bytes(c, budget), source);
-        engine->positions = most * engine->sessions;
+    if (load_reduce(model, options, engine, needed, budget, &most)) {
+        load_note_reduced(&before, engine, budget, source);
         return CLI_DONE;
     }
-    snprintf(advice, sizeof advice, "lower --context to %llu", (unsigned long long)most);
+    load_advise(advice, sizeof advice, model, *engine, budget, most);
     return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
-                    "a context of %s needs %s, available are %s (%s); %s%s", text_count(a, wanted),
-                    text_bytes(b, memory.total), text_bytes(c, budget), source,
-                    most > 0 ? advice : "use a smaller model",
+                    "a context of %s needs %s, available are %s (%s); %s%s",
+                    text_count(a, before.positions / before.sessions), text_bytes(b, bytes),
+                    text_bytes(c, budget), source, advice,
                     options->memory > 0 ? "" : ", or set --memory to use more");
 }
 

@@ -14,6 +14,8 @@
 #include <mote.h>
 #include <mote_chat.h>
 
+struct found_model; /* find_model.h */
+
 /* ---- model and engine (load.c) ---- */
 
 typedef struct load_options {
@@ -25,6 +27,7 @@ typedef struct load_options {
     uint64_t context; /* 0: the command decides */
     uint64_t memory;  /* bytes; 0: what is available */
     bool drafts;      /* mote_engine_options.drafts; no flag */
+    bool keep_drafts; /* even if memory is short; no flag */
 } load_options;
 
 /* The words of a flag for mote_kv, and the word of one value. */
@@ -74,11 +77,11 @@ int load_check_file(const char *path);
 /* Reports an error about a file, with its path. */
 int load_failed(const char *path, mote_error *err);
 
-/* Opens the model file; `vision` is the path of its vision encoder (mmproj), or NULL. */
-int load_model(loaded *l, const char *path, const char *vision, mote_isa isa);
-/* The same without reports. A file with an MTP head in the directory of the model is opened too; if
- * it cannot be used, a note says why. */
-mote_status load_open(loaded *l, const char *path, const char *vision, mote_isa isa,
+/* Opens a model that find_model() found; `vision` is the path of its vision encoder (mmproj), or
+ * NULL. A file with its MTP head is opened too; if it cannot be used, a note says why. */
+int load_model(loaded *l, const struct found_model *m, const char *vision, mote_isa isa);
+/* The same without reports. */
+mote_status load_open(loaded *l, const struct found_model *m, const char *vision, mote_isa isa,
                       mote_error *err);
 /* Reads the mapped file into memory, with a progress line. A signal ends it. A file that exceeds
  * `memory` bytes, or what is available if that is 0, is refused at once. */
@@ -87,9 +90,10 @@ int load_prefault(const loaded *l, uint64_t memory);
  * For `needed`, see load_fit_memory. */
 int load_engine(loaded *l, const load_options *options, uint64_t *context, uint64_t needed,
                 uint32_t logits_rows);
-/* Checks that an engine fits into --memory, or into the memory that is available. If the user did
- * not set --context, a context that does not fit is reduced, down to `needed` positions per
- * session, and a note says so. */
+/* Checks that an engine, with suffix lookup if it has drafts, fits into --memory, or into the memory
+ * that is available. If the user did not set --context, a context that does not fit is reduced, down
+ * to `needed` positions per session. If that is not enough, drafts are turned off unless keep_drafts
+ * is set. A note says so. */
 int load_fit_memory(const mote_model *model, const load_options *options,
                     mote_engine_options *engine, uint64_t needed);
 /* Frees session, engine and model. */

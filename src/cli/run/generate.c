@@ -71,21 +71,39 @@ void stop_text_drop(stop_text *s, size_t n)
 
 /* ---- the token loop ---- */
 
+/* Drafts need rows of logits, which the engine does not have if memory was short. */
+static mote_status completion_init_drafts(completion *a, mote_error *err)
+{
+    mote_engine *engine = a->on->engine;
+    if (a->spec == SPEC_OFF || mote_engine_logits_rows(engine) == 1)
+        return MOTE_OK;
+    const spec_options options = {.max_items = 1, .draft = spec_draft_of(engine), .with = engine};
+    TRY(spec_new(&a->tuner, &options, err));
+    return spec_seq_new(&a->seq, (size_t)mote_session_context(a->on->session), err);
+}
+
 mote_status completion_init(completion *a, const flag_list *stop, mote_error *err)
 {
-    size_t room =
-        (size_t)(mote_session_context(a->on->session) - mote_session_length(a->on->session)) + 1;
+    const mote_session *session = a->on->session;
+    const size_t context = (size_t)mote_session_context(session);
+    a->n_tokens = (size_t)mote_session_length(session);
+    size_t room = context - a->n_tokens + 1;
     if (a->max_tokens != 0 && a->max_tokens < room)
         room = (size_t)a->max_tokens;
     TRY(stop_text_init(&a->stops, stop, err));
     a->ids.ids = mem_new(room, sizeof *a->ids.ids);
-    if (a->ids.ids == NULL)
+    a->tokens = mem_new(context + 1, sizeof *a->tokens);
+    if (a->ids.ids == NULL || a->tokens == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: an answer of %zu tokens", room);
-    return MOTE_OK;
+    memcpy(a->tokens, mote_session_tokens(session), a->n_tokens * sizeof *a->tokens);
+    return completion_init_drafts(a, err);
 }
 
 void completion_fini(completion *a)
 {
+    spec_seq_free(a->seq);
+    spec_free(a->tuner);
+    mem_free(a->tokens);
     stop_text_fini(&a->stops);
     input_ids_free(&a->ids);
     strbuf_fini(&a->text);
@@ -135,7 +153,7 @@ static bool completion_add_token(completion *a, mote_token id)
         a->end = COMPLETION_MAX_TOKENS;
         return false;
     }
-    if (mote_session_length(a->on->session) >= mote_session_context(a->on->session)) {
+    if (a->n_tokens >= mote_session_context(a->on->session)) {
         a->end = COMPLETION_CONTEXT;
         return false;
     }
@@ -146,18 +164,77 @@ static bool completion_add_token(completion *a, mote_token id)
     return true;
 }
 
-static mote_status completion_loop(completion *a, mote_error *err)
+/* Samples the rows of the last step until the answer ends or needs another step. */
+static mote_status completion_sample(completion *a, size_t rows, bool *ended, mote_error *err)
 {
-    for (;;) {
+    mote_session *session = a->on->session;
+    spec_walk walk;
+    size_t row = spec_walk_begin(&walk, session, a->n_tokens, rows);
+    for (bool more = true; more && !*ended;) {
         mote_choice choice;
-        TRY(mote_sample(a->on->session, 0, &a->sampling, &choice, err));
+        TRY(mote_sample(session, row, &a->sampling, &choice, err));
         if (a->first_token == 0)
             a->first_token = os_now();
-        if (!completion_add_token(a, choice.token))
-            return MOTE_OK;
-        mote_work work = {.session = a->on->session, .tokens = &choice.token, .n = 1};
-        TRY(mote_step(a->on->engine, &work, 1, err));
+        *ended = !completion_add_token(a, choice.token);
+        const size_t same = a->n_tokens;
+        if (*ended) {
+            spec_walk_end(&walk, session, a->tokens, same, same);
+            break;
+        }
+        a->tokens[a->n_tokens++] = choice.token;
+        more = spec_walk_next(&walk, session, a->tokens, a->n_tokens, same, &row);
     }
+    spec_walk_result(&walk, &a->item);
+    a->drafted += a->item.n_draft;
+    a->accepted += a->item.accepted;
+    return MOTE_OK;
+}
+
+/* The most draft tokens that can be used. */
+static size_t completion_draft_limit(const completion *a)
+{
+    const size_t room = (size_t)mote_session_context(a->on->session) - a->n_tokens;
+    const uint64_t left = a->max_tokens != 0 ? a->max_tokens - a->ids.n : UINT64_MAX;
+    return left <= room ? (size_t)left - 1 : room;
+}
+
+/* Appends the sampled token and possibly a draft. */
+static mote_status completion_step(completion *a, double *plan_seconds, double *step_seconds,
+                                   mote_error *err)
+{
+    mote_session *session = a->on->session;
+    const double began = os_now();
+    a->item = (spec_item){.seq = a->seq,
+                          .session = session,
+                          .tokens = a->tokens,
+                          .n = a->n_tokens,
+                          .held = (size_t)mote_session_length(session),
+                          .mode = a->spec,
+                          .limit = completion_draft_limit(a)};
+    if (a->tuner != NULL)
+        TRY(spec_plan(a->tuner, &a->item, 1, mote_engine_logits_rows(a->on->engine), err));
+    const double planned = os_now();
+    const mote_work work = spec_item_work(&a->item);
+    const mote_status status = mote_step(a->on->engine, &work, 1, err);
+    if (status != MOTE_OK)
+        spec_item_undo(&a->item);
+    *plan_seconds = planned - began;
+    *step_seconds = os_now() - planned;
+    return status;
+}
+
+static mote_status completion_loop(completion *a, mote_error *err)
+{
+    double plan_seconds, step_seconds;
+    bool ended = false;
+    TRY(completion_sample(a, 1, &ended, err));
+    while (!ended) {
+        TRY(completion_step(a, &plan_seconds, &step_seconds, err));
+        TRY(completion_sample(a, spec_item_rows(&a->item), &ended, err));
+        if (a->tuner != NULL)
+            spec_observe(a->tuner, &a->item, 1, plan_seconds, step_seconds);
+    }
+    return MOTE_OK;
 }
 
 mote_status completion_run(completion *a, mote_error *err)

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "cli/load/load.h"
+#include "spec/spec.h"
 
 int run_raw(const cli_call *call);
 int run_once(const cli_call *call);
@@ -40,8 +41,9 @@ void stop_text_drop(stop_text *s, size_t n);
 
 /* ---- the token loop (generate.c) ----
  *
- * Starts from a session with a prefilled prompt. Samples a token, outputs its text, appends it;
- * until an end token, a limit, a stop string, a signal or a closed output. */
+ * Starts from a session with a prefilled prompt. Samples a token, outputs its text, appends it and
+ * possibly a draft (docs/speculative.md); until an end token, a limit, a stop string, a signal or a
+ * closed output. */
 
 typedef enum completion_end {
     COMPLETION_END_TOKEN,  /* the model ended the text */
@@ -60,6 +62,7 @@ typedef struct completion {
     uint64_t max_tokens; /* 0: no limit */
     bool show_control;   /* control tokens are part of the text */
     cli_out *stream;     /* text is written here as it is generated; NULL: collected in `text` */
+    int spec;            /* drafts: SPEC_AUTO, SPEC_OFF or a length */
 
     /* the result */
     completion_end end;
@@ -67,8 +70,14 @@ typedef struct completion {
     input_ids ids;      /* without the end token */
     double first_token; /* os_now when it was sampled */
     double ended;
+    uint64_t drafted, accepted; /* draft tokens */
 
     /* internal */
+    mote_token *tokens; /* [context + 1]: the prompt and the answer, which the session must hold */
+    size_t n_tokens;
+    spec *tuner; /* NULL: no drafts */
+    spec_seq *seq;
+    spec_item item; /* of the last step */
     mote_text_stream characters;
     stop_text stops;
 } completion;

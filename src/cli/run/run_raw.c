@@ -64,6 +64,8 @@ enum { DEFAULT_ANSWER = 1024 };
 static int raw_open_engine(raw_state *r)
 {
     const answer_flags *o = r->options;
+    const int spec = spec_flag_read(o->spec);
+    load_options load = o->load;
     uint64_t answer_tokens = o->max_tokens != 0 ? o->max_tokens : DEFAULT_ANSWER;
     uint64_t context = load_context(&r->on, &o->load, r->ids.n, answer_tokens);
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
@@ -72,7 +74,9 @@ static int raw_open_engine(raw_state *r)
                         "prompt of %s does not fit into a context of %s (try: --context %llu)",
                         text_counted(a, r->ids.n, "token"), text_count(b, context),
                         (unsigned long long)(r->ids.n + answer_tokens));
-    return load_engine(&r->on, &o->load, &context, r->ids.n + 1, 1);
+    load.drafts = spec != SPEC_OFF;
+    load.keep_drafts = spec > 0;
+    return load_engine(&r->on, &load, &context, r->ids.n + 1, spec != SPEC_OFF ? SPEC_MAX_ROWS : 1);
 }
 
 static int raw_prefill(raw_state *r)
@@ -107,6 +111,7 @@ static int raw_generate(raw_state *r)
     a->on = &r->on;
     a->max_tokens = o->max_tokens;
     a->show_control = o->special;
+    a->spec = spec_flag_read(o->spec);
     a->stream = r->call->common.json ? NULL : r->call->out;
     a->sampling = answer_flags_sampling(o);
     a->sampling.generated_from = r->ids.n;
@@ -121,9 +126,12 @@ static int raw_generate(raw_state *r)
     return CLI_DONE;
 }
 
-/* prompt 51 tokens in 0.15 s (340 t/s)   answer 210 tokens in 26.3 s (8.0 t/s) */
+/* prompt 51 tokens in 0.15 s (340 t/s)   answer 210 tokens in 26.3 s (8.0 t/s)   drafts 90/120 */
 static void raw_report(const raw_state *r)
 {
+    const mote_answer counted = {.drafted_tokens = r->answer.drafted,
+                                 .accepted_tokens = r->answer.accepted};
+    char drafts[ANSWER_DRAFTS_BYTES];
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
     char prompt[ANSWER_PROMPT_BYTES], answer[128], seed[128] = "";
     double decode = r->answer.ended - r->prompt_ended;
@@ -140,7 +148,7 @@ static void raw_report(const raw_state *r)
         [COMPLETION_FAILED] = "",
     };
     const char *end = why[r->answer.end] != NULL ? why[r->answer.end] : "";
-    msg_note("%s   %s%s%s", prompt, answer, seed, end);
+    msg_note("%s   %s%s%s%s", prompt, answer, answer_drafts_text(drafts, &counted), seed, end);
 }
 
 static void raw_write_timings(strbuf *j, const raw_state *r)
@@ -185,6 +193,11 @@ static int raw_write_json(const raw_state *r)
     jw_open(&j, '{');
     answer_write_sampling(&j, &a->sampling);
     jw_key_text(&j, "stop", completion_end_name(a->end));
+    jw_key(&j, "spec");
+    jw_open(&j, '{');
+    jw_key_uint(&j, "drafted", a->drafted);
+    jw_key_uint(&j, "accepted", a->accepted);
+    jw_close(&j, '}');
     jw_key_text(&j, "isa", mote_isa_name(info.isa));
     jw_key_uint(&j, "threads", mote_engine_threads(r->on.engine));
     jw_key_uint(&j, "context", mote_session_context(r->on.session));
@@ -220,7 +233,7 @@ static int raw_run(raw_state *r)
         code = find_or_pull_model(&found, r->call->words[0], r->options->pull,
                                   r->options->load.memory);
     if (code == CLI_DONE)
-        code = load_model(&r->on, found.path, NULL, (mote_isa)r->options->load.isa);
+        code = load_model(&r->on, &found, NULL, (mote_isa)r->options->load.isa);
     if (code == CLI_DONE)
         code = load_prefault(&r->on, r->options->load.memory);
     if (code == CLI_DONE)
@@ -239,9 +252,9 @@ static int raw_run(raw_state *r)
 static int raw_refuse_chat_flags(const cli_call *call)
 {
     static const char *const flags[] = {
-        "system",   "messages",      "tools",         "think",  "no-think",    "hide-thinking",
-        "template", "chat-template", "preset",        "format", "json-schema", "grammar",
-        "regex",    "choice",        "no-loop-guard", "spec",
+        "system",        "messages", "tools",         "think",  "no-think",
+        "hide-thinking", "template", "chat-template", "preset", "format",
+        "json-schema",   "grammar",  "regex",         "choice", "no-loop-guard",
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (args_given(call, flags[i]))

@@ -71,8 +71,21 @@ static int keys_print_new(const cli_call *call)
 
 /* ---- start-up messages ---- */
 
-/* `fixed`: the user set --kv-tokens. */
-static void serve_announce_model(const served_model *m, double seconds, bool fixed)
+/* What did not fit into the memory. `given`: the options of the user. */
+static void serve_announce_reduced(const sched_options *used, const sched_options *given)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    const char *source = used->memory_source != NULL ? used->memory_source : "--memory";
+    if (used->memory_source != NULL && used->kv_tokens < SCHED_DEFAULT_KV_TOKENS &&
+        given->kv_tokens == 0)
+        msg_note("KV cache reduced from %s to %s tokens: %s available (%s)",
+                 text_count(a, SCHED_DEFAULT_KV_TOKENS), text_count(b, used->kv_tokens),
+                 text_bytes(c, used->memory), source);
+    if (used->spec == SPEC_OFF && given->spec == SPEC_AUTO)
+        msg_note("no drafts (--spec off): %s available (%s)", text_bytes(c, used->memory), source);
+}
+
+static void serve_announce_model(const served_model *m, double seconds, const sched_options *given)
 {
     const sched_options *used = sched_settings(served_model_sched(m));
     mote_model_info info;
@@ -86,10 +99,7 @@ static void serve_announce_model(const served_model *m, double seconds, bool fix
     msg_note("memory %s  context %s  parallel %u  queue %u%s",
              text_bytes(a, served_model_memory(m)), text_count(b, used->context), used->parallel,
              used->queue, served_model_vision(m) != NULL ? "  images" : "");
-    if (used->memory_source != NULL && used->kv_tokens < SCHED_DEFAULT_KV_TOKENS && !fixed)
-        msg_note("KV cache reduced from %s to %s tokens: %s available (%s)",
-                 text_count(a, SCHED_DEFAULT_KV_TOKENS), text_count(b, used->kv_tokens),
-                 text_bytes(c, used->memory), used->memory_source);
+    serve_announce_reduced(used, given);
 }
 
 static void serve_announce_sandbox(const server_sandbox *s, server_sandbox_mode mode)
@@ -131,7 +141,7 @@ static void serve_announce(const server *s, double seconds)
     if (o->catalog.list != NULL)
         serve_announce_catalog(s);
     for (size_t i = 0; i < server_n_models(s); i++) {
-        serve_announce_model(server_model(s, i), seconds, o->sched.kv_tokens > 0);
+        serve_announce_model(server_model(s, i), seconds, &o->sched);
         memory += served_model_memory(server_model(s, i));
     }
     if (server_n_models(s) > 1)

@@ -120,7 +120,8 @@ static bool catalog_add_store(serve_catalog *c, const store *s, const store_mode
     for (size_t i = 0; done && i < n_roots; i++)
         done = catalog_add_directory(c, roots[i]);
     for (size_t i = 0; done && i < n; i++) {
-        done = catalog_add_target(c, list[i].weights) && catalog_add_target(c, list[i].mmproj);
+        done = catalog_add_target(c, list[i].weights) && catalog_add_target(c, list[i].mmproj) &&
+               catalog_add_target(c, list[i].mtp);
         c->n_models += list[i].broken == NULL;
     }
     return done;
@@ -217,6 +218,7 @@ mote_status serve_catalog_list(void *with, model_catalog_add *add, void *to, mot
             add(to, &(installed_model){.name = list[i].name,
                                        .weights = list[i].weights,
                                        .mmproj = store_vision_path(&list[i]),
+                                       .mtp = list[i].mtp,
                                        .repo = list[i].repo,
                                        .quant = list[i].quant,
                                        .digest = list[i].sha256,

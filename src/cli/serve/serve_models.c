@@ -72,7 +72,7 @@ static int models_open_one(serve_models *m, size_t i)
     const bool vision = mmproj[0] != '\0';
     if (vision && m->fork_server == NULL && fork_server_start(&m->fork_server, &err) != MOTE_OK)
         return msg_error(&err);
-    code = load_model(&m->on[i], m->found[i].path, vision ? mmproj : NULL, m->isa);
+    code = load_model(&m->on[i], &m->found[i], vision ? mmproj : NULL, m->isa);
     if (code != CLI_DONE && vision && m->n > 1)
         msg_note(
             "%s was opened with the vision encoder %s of its directory: put each model and its "

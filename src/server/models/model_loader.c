@@ -16,7 +16,6 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/models/model_registry_int.h"
-#include "store/mtp_file.h"
 
 #include <stdio.h>
 
@@ -241,28 +240,30 @@ static served_model_options loader_model_options(const model_registry *r, const 
     return out;
 }
 
+/* The paths that an entry had when its load began. */
+typedef struct load_paths {
+    char *weights, *mmproj, *mtp;
+} load_paths;
+
 /* Opens the files and computes the memory of the model. */
-static mote_status loader_open(model_registry *r, model_entry *e, const char *weights,
-                               const char *mmproj, uint64_t *bytes, load_failure *failure)
+static mote_status loader_open(model_registry *r, model_entry *e, const load_paths *paths,
+                               uint64_t *bytes, load_failure *failure)
 {
-    const bool vision = mmproj != NULL && r->options.fork_server != NULL;
-    char mtp[MTP_PATH_BYTES];
-    mtp_file_find(mtp, weights);
-    mote_model_options open = {.isa = r->options.isa,
-                               .mmproj = vision ? mmproj : NULL,
-                               .mtp = mtp[0] != '\0' ? mtp : NULL};
-    mote_status status = mote_model_open(&e->model, weights, &open, &failure->error);
+    const bool vision = paths->mmproj != NULL && r->options.fork_server != NULL;
+    mote_model_options open = {
+        .isa = r->options.isa, .mmproj = vision ? paths->mmproj : NULL, .mtp = paths->mtp};
+    mote_status status = mote_model_open(&e->model, paths->weights, &open, &failure->error);
     if (status != MOTE_OK && open.mtp != NULL) { /* perhaps that of another model */
         open.mtp = NULL;
-        status = mote_model_open(&e->model, weights, &open, &failure->error);
+        status = mote_model_open(&e->model, paths->weights, &open, &failure->error);
     }
     if (status == MOTE_OK) {
         const served_model_options model = loader_model_options(r, e);
         status = served_model_plan_memory(&model, bytes, &failure->too_large, &failure->error);
     }
     if (status != MOTE_OK) {
-        error_hide_directory(&failure->error, weights);
-        error_hide_directory(&failure->error, mmproj);
+        error_hide_directory(&failure->error, paths->weights);
+        error_hide_directory(&failure->error, paths->mmproj);
     }
     return status;
 }
@@ -278,14 +279,13 @@ static mote_status loader_start(model_registry *r, model_entry *e, const char *w
     return served_model_new(&e->served, &model, err);
 }
 
-/* Loads with the paths that the entry had at the beginning. *seconds: without the wait for memory.
- * MOTE_E_CANCELED: no request waits any more. */
-static mote_status loader_load_files(model_registry *r, model_entry *e, const char *weights,
-                                     const char *mmproj, double *seconds, load_failure *failure)
+/* *seconds: without the wait for memory. MOTE_E_CANCELED: no request waits any more. */
+static mote_status loader_load_files(model_registry *r, model_entry *e, const load_paths *paths,
+                                     double *seconds, load_failure *failure)
 {
     uint64_t bytes = 0;
     double began = os_now();
-    TRY(loader_open(r, e, weights, mmproj, &bytes, failure));
+    TRY(loader_open(r, e, paths, &bytes, failure));
     *seconds = os_now() - began;
     pthread_mutex_lock(&r->lock);
     const bool reserved = loader_reserve(r, e, bytes);
@@ -293,7 +293,7 @@ static mote_status loader_load_files(model_registry *r, model_entry *e, const ch
     if (!reserved)
         return err_set(&failure->error, MOTE_E_CANCELED, "the load was canceled");
     began = os_now();
-    const mote_status status = loader_start(r, e, weights, &failure->error);
+    const mote_status status = loader_start(r, e, paths->weights, &failure->error);
     *seconds += os_now() - began;
     return status;
 }
@@ -337,21 +337,22 @@ static void loader_load(model_registry *r, model_entry *e)
     load_failure failure = {.too_large = false};
     double seconds = 0;
     const uint32_t version = e->version;
-    char *weights = path_copy(e->weights), *mmproj = path_copy(e->mmproj);
+    const load_paths paths = {path_copy(e->weights), path_copy(e->mmproj), path_copy(e->mtp)};
     mote_status status = MOTE_OK;
     e->state = ENTRY_LOADING;
     e->draining = e->unload = false;
-    if (weights == NULL || (mmproj == NULL && e->mmproj != NULL))
+    if (paths.weights == NULL || (paths.mmproj == NULL && e->mmproj != NULL))
         status = err_set(&failure.error, MOTE_E_MEMORY, "out of memory for a path");
     pthread_mutex_unlock(&r->lock);
     if (status == MOTE_OK)
-        status = loader_load_files(r, e, weights, mmproj, &seconds, &failure);
+        status = loader_load_files(r, e, &paths, &seconds, &failure);
     if (status != MOTE_OK) {
         mote_model_close(e->model);
         e->model = NULL;
     }
-    mem_free(weights);
-    mem_free(mmproj);
+    mem_free(paths.weights);
+    mem_free(paths.mmproj);
+    mem_free(paths.mtp);
     pthread_mutex_lock(&r->lock);
     loader_finish(r, e, version, status, &failure, seconds);
 }

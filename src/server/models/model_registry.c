@@ -99,6 +99,7 @@ static void entry_free(model_entry *e)
         mote_model_close(e->model);
     mem_free(e->weights);
     mem_free(e->mmproj);
+    mem_free(e->mtp);
     mem_free(e->repo);
     mem_free(e);
 }
@@ -202,9 +203,11 @@ static void entry_replace_files(model_entry *e, const installed_model *m)
     if (weights != NULL) {
         mem_free(e->weights);
         mem_free(e->mmproj);
+        mem_free(e->mtp);
         mem_free(e->repo);
         e->weights = weights;
         e->mmproj = mmproj;
+        e->mtp = path_copy(m->mtp); /* without memory for it the model has no MTP head */
         e->repo = path_copy(m->repo);
         snprintf(e->quant, sizeof e->quant, "%s", m->quant != NULL ? m->quant : "");
         e->bytes = m->bytes;
@@ -272,7 +275,8 @@ static void scan_add(void *to, const installed_model *m)
         e->order = scan->n++;
         e->scan = scan->number;
         if (is_new || e->bytes != m->bytes || e->date != m->date ||
-            !path_is(e->weights, m->weights) || !path_is(e->mmproj, m->mmproj))
+            !path_is(e->weights, m->weights) || !path_is(e->mmproj, m->mmproj) ||
+            !path_is(e->mtp, m->mtp))
             entry_replace_files(e, m);
     }
     pthread_mutex_unlock(&r->lock);

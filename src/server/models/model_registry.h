@@ -34,6 +34,7 @@ typedef struct installed_model {
     const char *name;
     const char *weights; /* path of the (first) file */
     const char *mmproj;  /* path of the vision encoder; NULL or "": none */
+    const char *mtp;     /* path of the file with the MTP head; NULL or "": none */
     const char *repo;    /* repository of the hub, "owner/name"; NULL or "": unknown */
     const char *quant;   /* quantisation, as its file says; NULL or "": unknown */
     const char *digest;  /* SHA-256 of the file in hexadecimal; NULL or "": unknown */

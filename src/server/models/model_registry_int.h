@@ -22,8 +22,9 @@ struct model_entry {
     bool installed; /* in the catalog at the last scan */
     uint32_t order; /* in the catalog */
     uint64_t scan;  /* number of the last scan that found it */
-    char *weights;  /* paths; NULL mmproj: none */
+    char *weights;  /* paths; NULL mmproj or mtp: none */
     char *mmproj;
+    char *mtp;
     char *repo;      /* "owner/name"; NULL: unknown */
     char quant[24];  /* "": unknown */
     char digest[72]; /* "": unknown */
