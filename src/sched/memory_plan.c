@@ -116,13 +116,13 @@ static mote_status plan_most_parallel(sched *s, uint32_t *out, mote_error *err)
 /* Does the plan fit without drafts, whose length was set? */
 static mote_status plan_fits_without_drafts(sched *s, bool *fits, mote_error *err)
 {
-    const int spec = s->options.spec;
+    const int drafts = s->options.spec;
     *fits = false;
-    if (spec <= 0)
+    if (drafts <= 0)
         return MOTE_OK;
     s->options.spec = SPEC_OFF;
     TRY(plan_fits(s, fits, err));
-    s->options.spec = spec;
+    s->options.spec = drafts;
     return MOTE_OK;
 }
 

@@ -36,7 +36,9 @@ typedef struct spec_costs {
     uint32_t n_plain;
     uint64_t exact;       /* spec_stats.steps at the last such step; 0: none, `plain` is a guess */
     uint32_t since_plain; /* steps with drafts since the last one without */
-    double draft;         /* seconds of one call of the draft function, per round */
+    double usual;         /* seconds of the steps as they would be without drafts, an average */
+    uint32_t n_usual;
+    double draft; /* seconds of one call of the draft function, per round */
     uint32_t n_draft;
     spec_cost extra[SPEC_EXTRA + 1];   /* with drafts; [0] is not used */
     spec_cost certain[SPEC_EXTRA + 1]; /* without; the rows are tokens that a grammar inserted */

@@ -363,10 +363,11 @@ static void observe_seconds(spec *s, const step_totals *t, double plan_seconds, 
         observe_plain(s, c, t, step_seconds);
     if (c->n_plain == 0)
         return;
+    const double without = spec_step_seconds(s, t->sequences, t->certain, t->certain);
     double saved = t->rounds > 0 ? -plan_seconds : 0;
+    average_add(&c->usual, &c->n_usual, without);
     if (t->drafted > 0) {
-        saved += spec_step_seconds(s, t->sequences, t->certain, t->certain) - step_seconds +
-                 c->plain * (double)t->accepted / (double)t->sequences;
+        saved += without - step_seconds + c->usual * (double)t->accepted / (double)t->sequences;
         if (extra <= SPEC_EXTRA)
             cost_add(s, &c->extra[extra], cost_ratio(s, t->sequences, extra),
                      step_seconds / c->plain);

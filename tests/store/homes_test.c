@@ -4,8 +4,11 @@
  * and llama.cpp, directories; and contents of them that must not be used.
  */
 #define _GNU_SOURCE
+#include "store/file_list.h"
 #include "store/gguf_head.h"
 #include "store/hf_cache.h"
+#include "store/mmproj.h"
+#include "store/mtp_file.h"
 #include "store/store.h"
 #include "support/fake_root.h"
 #include "support/gguf_build.h"
@@ -495,6 +498,39 @@ static void paths(void **state)
     assert_int_equal(store_find(opened, at_home("none.gguf"), &name, &m, &err), MOTE_E_IO);
 }
 
+static bool is_wanted(const char *name)
+{
+    return name[0] == 'w';
+}
+
+/* Names come in byte order and, if there is no room for all, the first of them, whatever the order
+ * of the directory is. mmproj and MTP files of a path are chosen from them. */
+static void names_of_a_directory(void **state)
+{
+    char names[4][FILE_NAME_BYTES], path[40], out[MTP_PATH_BYTES], why[MMPROJ_WHY_BYTES];
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        snprintf(path, sizeof path, "names/%c%02d", i % 3 == 0 ? 'v' : 'w', i * 17 % 40);
+        fake_root_write(path, "");
+    }
+    assert_int_equal(file_names(names, 4, at_home("names"), is_wanted), 4);
+    for (int i = 0; i + 1 < 4; i++)
+        assert_true(strcmp(names[i], names[i + 1]) < 0);
+    assert_string_equal(names[0], "w02");
+    assert_int_equal(file_names(names, 4, at_home("none"), is_wanted), 0);
+    fake_root_write("x/x-Q8_0.gguf", "");
+    fake_root_write("x/mtp-x-Q4_K_M.gguf", "");
+    fake_root_write("x/mtp-x-Q8_0.gguf", "");
+    fake_root_write("x/mmproj-x-BF16.gguf", "");
+    fake_root_write("x/mmproj-x-F16.gguf", "");
+    mtp_file_find(out, at_home("x/x-Q8_0.gguf"));
+    assert_string_equal(out, at_home("x/mtp-x-Q8_0.gguf"));
+    assert_true(mmproj_find(out, why, at_home("x/x-Q8_0.gguf"), NULL));
+    assert_string_equal(out, at_home("x/mmproj-x-F16.gguf"));
+    mtp_file_find(out, at_home("names/w01"));
+    assert_string_equal(out, "");
+}
+
 /* The short reader of GGUF files accepts any bytes. */
 static void damaged_heads(void **state)
 {
@@ -537,10 +573,19 @@ static void damaged_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_HOME(cache),          WITH_HOME(snapshots),     WITH_HOME(revisions),
-        WITH_HOME(known_revision), cmocka_unit_test(roots),  WITH_HOME(references),
-        WITH_HOME(links),          WITH_HOME(split_weights), WITH_HOME(ollama),
-        WITH_HOME(directories),    WITH_HOME(paths),         WITH_HOME(damaged_heads),
+        WITH_HOME(cache),
+        WITH_HOME(snapshots),
+        WITH_HOME(revisions),
+        WITH_HOME(known_revision),
+        cmocka_unit_test(roots),
+        WITH_HOME(references),
+        WITH_HOME(names_of_a_directory),
+        WITH_HOME(links),
+        WITH_HOME(split_weights),
+        WITH_HOME(ollama),
+        WITH_HOME(directories),
+        WITH_HOME(paths),
+        WITH_HOME(damaged_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

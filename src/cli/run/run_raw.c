@@ -64,7 +64,7 @@ enum { DEFAULT_ANSWER = 1024 };
 static int raw_open_engine(raw_state *r)
 {
     const answer_flags *o = r->options;
-    const int spec = spec_flag_read(o->spec);
+    const int drafts = spec_flag_read(o->spec);
     load_options load = o->load;
     uint64_t answer_tokens = o->max_tokens != 0 ? o->max_tokens : DEFAULT_ANSWER;
     uint64_t context = load_context(&r->on, &o->load, r->ids.n, answer_tokens);
@@ -74,9 +74,10 @@ static int raw_open_engine(raw_state *r)
                         "prompt of %s does not fit into a context of %s (try: --context %llu)",
                         text_counted(a, r->ids.n, "token"), text_count(b, context),
                         (unsigned long long)(r->ids.n + answer_tokens));
-    load.drafts = spec != SPEC_OFF;
-    load.keep_drafts = spec > 0;
-    return load_engine(&r->on, &load, &context, r->ids.n + 1, spec != SPEC_OFF ? SPEC_MAX_ROWS : 1);
+    load.drafts = drafts != SPEC_OFF;
+    load.keep_drafts = drafts > 0;
+    return load_engine(&r->on, &load, &context, r->ids.n + 1,
+                       drafts != SPEC_OFF ? SPEC_MAX_ROWS : 1);
 }
 
 static int raw_prefill(raw_state *r)
