@@ -113,7 +113,7 @@ static mote_status plan_most_parallel(sched *s, uint32_t *out, mote_error *err)
     return MOTE_OK;
 }
 
-/* Does the plan fit without drafts, whose length was set? */
+/* Does the plan fit without drafts, if a draft length was set? */
 static mote_status plan_fits_without_drafts(sched *s, bool *fits, mote_error *err)
 {
     const int drafts = s->options.spec;

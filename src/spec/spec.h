@@ -146,9 +146,9 @@ mote_status spec_plan(spec *s, spec_item *items, size_t n, size_t max_rows, mote
 mote_work spec_item_work(const spec_item *item);
 /* Rows of logits that this work computes. */
 size_t spec_item_rows(const spec_item *item);
-/* After a step that may have been canceled: the rows of logits that it computed for an item whose
- * session holds all n tokens. The draft is shortened to the tokens of these rows. 0: the rows are
- * lost; then the session has been rewound, and at least one token has to be appended. */
+/* After a step that may have been canceled, if the session holds all n tokens: the rows of logits
+ * that it computed. The draft is shortened to the tokens of these rows. 0: the rows are lost; then
+ * the session has been rewound, and at least one token has to be appended. */
 size_t spec_item_computed(spec_item *item);
 /* After a step that was canceled, if its rows are not sampled: removes the tokens of the draft. */
 void spec_item_undo(const spec_item *item);
