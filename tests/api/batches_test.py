@@ -128,6 +128,10 @@ def uploads_have_limits():
         got, _, _ = request(server, "POST", "/v1/files", b"--XX--", {
             "Content-Type": "multipart/form-data", "Sec-Fetch-Site": "same-origin"})
         equal(got, 415)
+        # The fetch of Node.js sends this header without being a browser.
+        got, _, _ = request(server, "POST", "/v1/files", b"--XX--", {
+            "Content-Type": "multipart/form-data", "Sec-Fetch-Mode": "cors"})
+        equal(got, 400)
         equal(len(json.loads(get(server, "/v1/files"))["data"]), 3)
 
 

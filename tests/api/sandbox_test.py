@@ -75,6 +75,20 @@ def attempts_fail_in_the_sandbox():
 
 
 @case
+def only_the_directory_of_files_is_written_to():
+    """The tests of batches show that the directory of --files can be written to; nothing else can."""
+    if not LANDLOCK:
+        return
+    with tempfile.TemporaryDirectory() as directory, Probed("--files", directory + "/files") as server:
+        got = server.probe(signal.SIGUSR1)
+        wanted = {name: errno.EPERM for name in FORBIDDEN}
+        wanted["open_write"] = errno.EACCES
+        equal({name: got[name] for name in FORBIDDEN}, wanted)
+        equal(got["open_read"], errno.EACCES)
+        assert not os.path.exists(server.out + ".written")
+
+
+@case
 def attempts_succeed_without_it():
     with Probed("--sandbox", "off") as server:
         equal(server.get("/health")["sandbox"], "off")

@@ -92,6 +92,30 @@ await c.run({
         const wrong = new OpenAI({ baseURL: c.url + '/v1', apiKey: 'wrong', maxRetries: 0 });
         assert.ok((await c.failure(wrong.models.list())) instanceof OpenAI.AuthenticationError);
     },
+    async filesAndBatches() {
+        const body = { model: 'x', messages: c.ask(c.fact), temperature: 0 };
+        const lines = [0, 1, 2].map((i) => JSON.stringify({
+            custom_id: `r${i}`, method: 'POST', url: '/v1/chat/completions', body,
+        }));
+        const file = await client.files.create({
+            file: new File([lines.join('\n')], 'in.jsonl'), purpose: 'batch',
+        });
+        let batch = await client.batches.create({
+            input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h',
+        });
+        while (!['completed', 'failed'].includes(batch.status)) {
+            await new Promise((wake) => setTimeout(wake, 50));
+            batch = await client.batches.retrieve(batch.id);
+        }
+        assert.equal(batch.request_counts.completed, 3);
+        const text = await (await client.files.content(batch.output_file_id)).text();
+        const results = text.trim().split('\n').map((line) => JSON.parse(line));
+        assert.deepEqual(results.map((r) => r.custom_id), ['r0', 'r1', 'r2']);
+        assert.equal(results[2].response.body.choices[0].message.content, c.factAnswer);
+        assert.equal((await c.collect(client.files.list())).length, 2);
+        assert.equal((await c.collect(client.batches.list())).length, 1);
+        assert.ok((await client.files.delete(file.id)).deleted);
+    },
     async leftEarly() {
         const stream = await client.chat.completions.create({
             messages: c.ask('Count to 23.'), stream: true, ...greedy,

@@ -315,12 +315,13 @@ bool access_check_scope(const access_result *result, privilege needed, http_erro
     return false;
 }
 
-/* Browsers send forms to other sites without a preflight, but with one of these headers. */
+/* Browsers send forms to other sites without a preflight, but with one of these headers. The fetch of
+ * Node.js sends Sec-Fetch-Mode and neither of them. */
 bool access_check_form(const access_request *q, bool cors, http_error *error)
 {
     str type = q->content_type;
     const str word = type.p != NULL ? str_next_word(&type, "; \t") : (str){NULL, 0};
-    const bool browser = q->origin.p != NULL || q->any_fetch_field;
+    const bool browser = q->origin.p != NULL || q->fetch_site.p != NULL;
     if (word.p != NULL && access_same_word(word, str_of("multipart/form-data")) &&
         (cors || !browser))
         return true;
