@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * idle_sessions.c - the sessions of finished jobs and of branches, in LRU order.
+ * idle_sessions.c - the sessions of finished jobs and of branches; the one of least value goes first.
  *
  * Together with the sessions of paused jobs (key_share.c) there are at most options.idle_sessions. An
  * entry that the disk cache is reading (is_saving) is released before its session changes.
@@ -11,7 +11,10 @@
 #include "base/philox.h"
 #include "sched/sched_int.h"
 
-enum { MIN_KEEP_TOKENS = 64 /* of an idle session */ };
+enum {
+    MIN_KEEP_TOKENS = 64, /* of an idle session */
+    BRANCH_HITS = 2
+};
 
 size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n)
 {
@@ -36,21 +39,37 @@ static void idle_free(sched *s, uint32_t i)
     idle_remove(s, i);
 }
 
-uint32_t idle_oldest(const sched *s, const mote_session *except, bool pinned)
+/* Tokens that the entry saves, times its expected use, per byte. The use is expected to grow with the
+ * hits and to fall with the number of uses of other entries since the last one. A branch exists
+ * because jobs left there: they count as hits. */
+static double idle_value(const sched *s, const idle_session *e)
+{
+    const double age = (double)(s->idle_clock - e->last_used + 1);
+    const double uses = (double)(1 + e->info.hits + (e->is_branch ? BRANCH_HITS : 0));
+    return (double)e->info.tokens * uses / age / (double)(e->info.bytes + 1);
+}
+
+uint32_t idle_least(const sched *s, const mote_session *except, bool pinned)
 {
     uint32_t found = UINT32_MAX;
-    for (uint32_t i = 0; i < s->n_idle; i++)
-        if (s->idle[i].session != except && s->idle[i].info.pinned == pinned &&
-            (found == UINT32_MAX || s->idle[i].last_used < s->idle[found].last_used))
+    double least = 0;
+    for (uint32_t i = 0; i < s->n_idle; i++) {
+        if (s->idle[i].session == except || s->idle[i].info.pinned != pinned)
+            continue;
+        const double value = idle_value(s, &s->idle[i]);
+        if (found == UINT32_MAX || value < least) {
             found = i;
+            least = value;
+        }
+    }
     return found;
 }
 
 bool idle_evict(sched *s, const mote_session *except, bool pinned_too)
 {
-    uint32_t i = idle_oldest(s, except, false);
+    uint32_t i = idle_least(s, except, false);
     if (i == UINT32_MAX && pinned_too)
-        i = idle_oldest(s, except, true);
+        i = idle_least(s, except, true);
     if (i == UINT32_MAX)
         return false;
     idle_free(s, i);

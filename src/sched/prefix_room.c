@@ -52,7 +52,7 @@ static bool parked_free(sched *s, const mote_session *except, bool pages)
 
 bool prefix_cache_can_park(const sched *s)
 {
-    return idle_parked(s) < s->options.idle_sessions || idle_oldest(s, NULL, false) != UINT32_MAX;
+    return idle_parked(s) < s->options.idle_sessions || idle_least(s, NULL, false) != UINT32_MAX;
 }
 
 void prefix_cache_limit_parked(sched *s)

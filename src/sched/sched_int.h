@@ -332,9 +332,9 @@ void prefix_cache_free_all(sched *s);
 size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n);
 /* Removes entry i without freeing its session. */
 void idle_remove(sched *s, uint32_t i);
-/* The least recently used entry that is pinned, or not, as `pinned` says; UINT32_MAX: none. */
-uint32_t idle_oldest(const sched *s, const mote_session *except, bool pinned);
-/* Frees the least recently used entry; a pinned one only if `pinned_too` and no other is left.
+/* The entry of least value that is pinned, or not, as `pinned` says; UINT32_MAX: none. */
+uint32_t idle_least(const sched *s, const mote_session *except, bool pinned);
+/* Frees the entry of least value; a pinned one only if `pinned_too` and no other is left.
  * Returns false if nothing can be evicted. */
 bool idle_evict(sched *s, const mote_session *except, bool pinned_too);
 void idle_touch(sched *s, idle_session *e);

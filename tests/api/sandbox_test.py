@@ -37,12 +37,12 @@ def until(check):
 class Probed(Server):
     """A server with the preloaded probe."""
 
-    def __init__(self, *flags, program=()):
+    def __init__(self, *flags, program=(), env=None):
         self.directory = tempfile.TemporaryDirectory()
         self.out = os.path.join(self.directory.name, "probe")
         super().__init__(*flags, model=MODEL, program=[*program, "env", f"LD_PRELOAD={os.environ['PROBE']}",
                                                        f"PROBE_OUT={self.out}", f"PROBE_MODEL={FILE}",
-                                                       os.environ["MOTE"]])
+                                                       os.environ["MOTE"]], env=env)
 
     def probe(self, number):
         """Returns the errno of every attempt."""
@@ -86,6 +86,20 @@ def only_the_directory_of_files_is_written_to():
         equal({name: got[name] for name in FORBIDDEN}, wanted)
         equal(got["open_read"], errno.EACCES)
         assert not os.path.exists(server.out + ".written")
+
+
+@case
+def only_the_disk_cache_can_be_written():
+    with tempfile.TemporaryDirectory() as directory:
+        with Probed("--cache-disk", "64MB", env={"MOTE_CACHE": directory}) as server:
+            landlock = server.get("/health")["landlock"]
+            equal("disk cache off: the sandbox needs Landlock" in server.said(), not landlock)
+            got = server.probe(signal.SIGUSR1)
+            equal(got["open_write"], errno.EACCES if landlock else errno.EPERM)
+            equal({got[name] for name in FORBIDDEN if name != "open_write"}, {errno.EPERM})
+            equal(chat(server), FACT_ANSWER)
+            post(server, "/v1/completions", {"prompt": FACT * 20, "max_tokens": 1})
+        equal(len(os.listdir(os.path.join(directory, "prefix"))) > 1, bool(landlock))
 
 
 @case
