@@ -56,8 +56,7 @@ kern_rows_fn k_rows_iq2_xxs_avx2, k_rows_iq2_xs_avx2, k_rows_iq2_s_avx2, k_rows_
     k_rows_iq3_s_avx2;
 kern_rows_fn k_rows_iq2_xxs_avx512, k_rows_iq2_xs_avx512, k_rows_iq2_s_avx512,
     k_rows_iq3_xxs_avx512, k_rows_iq3_s_avx512;
-kern_rows_fn k_rows_iq2_xxs_amx, k_rows_iq2_xs_amx, k_rows_iq2_s_amx, k_rows_iq3_xxs_amx,
-    k_rows_iq3_s_amx;
+kern_rows_fn k_rows_iq2_xxs_amx, k_rows_iq2_xs_amx, k_rows_iq3_xxs_amx, k_rows_iq3_s_amx;
 
 /* In a function that fills a table of kernels. */
 #define SET_UNPACKED(f, product, level) table->gemm_##f = k_gemm_##f##_##level;

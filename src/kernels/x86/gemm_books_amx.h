@@ -28,7 +28,7 @@ enum {
     BOOK_TOKENS = 2,  /* most tokens of a call */
     BOOK_FAR = 16384, /* bytes ahead of a superblock: prefetched into L2 */
     BOOK_NEAR = 1024, /* into L1 */
-    MAX_TABLES = 16   /* of 64 entries */
+    MAX_TABLES = 8    /* of 64 entries */
 };
 
 /* The bytes of all entries of the code book. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_books_iq2_amx.c - one or two tokens with IQ2_XXS, IQ2_XS and IQ2_S; see gemm_books_amx.h.
+ * gemm_books_iq2_amx.c - one or two tokens with IQ2_XXS and IQ2_XS; see gemm_books_amx.h.
  *
  * An entry of the code book has eight magnitudes of two bits, four in each of its bytes. A superblock
  * has 32 indices, so two are unpacked together. The two bytes of an entry are put next to each other:
  * a lane has two entries, which is a group of 16 columns. Vector k is values k and 4 + k of the
  * entries; there are four vectors of the lower and four of the upper eight entries of every 16.
+ *
+ * The code book of IQ2_S has 1,024 entries; with it gathers (gemm_books_avx512.c) are faster.
  */
 #include "kernels/x86/gemm_books_amx.h"
 
@@ -41,11 +43,6 @@ static void tables_iq2_xxs(book_tables *out)
 static void tables_iq2_xs(book_tables *out)
 {
     tables_put(out, quant_grid_iq2_xs, 512);
-}
-
-static void tables_iq2_s(book_tables *out)
-{
-    tables_put(out, quant_grid_iq2_s, 1024);
 }
 
 /* ---- formats ---- */
@@ -128,31 +125,6 @@ ALWAYS_INLINE void unpack_iq2_xs(const quant_iq2_xs *b, const book_tables *t, bo
     set_nibble_scales(b[0].scales, b[1].scales, out);
 }
 
-ALWAYS_INLINE __m512i look_up_1024(const __m512i t[16], __m512i index, __mmask64 eighth,
-                                   __mmask64 ninth, __mmask64 tenth)
-{
-    return _mm512_mask_blend_epi8(tenth, look_up_512(t, index, eighth, ninth),
-                                  look_up_512(t + 8, index, eighth, ninth));
-}
-
-ALWAYS_INLINE void unpack_iq2_s(const quant_iq2_s *b, const book_tables *t, book_pair *out)
-{
-    const __m512i index = load_halves(b[0].qs, b[1].qs);
-    const __m512i quarter =
-        _mm512_set_epi32(0x0F0F0F0F, 0x0E0E0E0E, 0x0D0D0D0D, 0x0C0C0C0C, 0x0B0B0B0B, 0x0A0A0A0A,
-                         0x09090909, 0x08080808, 0x07070707, 0x06060606, 0x05050505, 0x04040404,
-                         0x03030303, 0x02020202, 0x01010101, 0);
-    const __m128i both = _mm_set_epi64x((long long)load_u64(b[1].qh), (long long)load_u64(b[0].qh));
-    const __m512i high = _mm512_permutexvar_epi8(quarter, _mm512_castsi128_si512(both));
-    const __mmask64 eighth = _mm512_movepi8_mask(index);
-    const __mmask64 ninth = _mm512_test_epi8_mask(high, _mm512_set1_epi32(0x40100401));
-    const __mmask64 tenth = _mm512_test_epi8_mask(high, _mm512_set1_epi32((int)0x80200802));
-    set_codes(look_up_1024(t->first, index, eighth, ninth, tenth),
-              look_up_1024(t->second, index, eighth, ninth, tenth),
-              load_halves(b[0].signs, b[1].signs), out);
-    set_nibble_scales(b[0].scales, b[1].scales, out);
-}
-
 /* ---- sums ---- */
 
 /* scale * code * x of two superblocks, in the two halves. */
@@ -225,7 +197,5 @@ ALWAYS_INLINE void copy_codes(const int8_t *q, int8_t *to)
 
 TOTALS(iq2_xxs)
 TOTALS(iq2_xs)
-TOTALS(iq2_s)
 ROWS(iq2_xxs, 0.125f)
 ROWS(iq2_xs, 0.125f)
-ROWS(iq2_s, 0.125f)
