@@ -16,7 +16,8 @@ bool queue_before(const sched_job *a, const sched_job *b)
 
 bool queue_put(sched *s, sched_job *job)
 {
-    if (s->n_queue == s->options.queue)
+    const uint32_t most = job->options.background ? (s->options.queue + 1) / 2 : s->options.queue;
+    if (s->n_queue >= most)
         return false;
     job->round = s->round + 1;
     job->key = share_key_of(s, job->options.client, job->options.background);

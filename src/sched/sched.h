@@ -131,7 +131,7 @@ void sched_job_discard(sched_job *job);
 
 /* All functions from here to sched_busy: loop thread only. */
 
-/* MOTE_E_FULL: the queue is full. On failure the caller still owns the job. */
+/* MOTE_E_FULL: the queue is full; for a background job, half of it. On failure the caller still owns the job. */
 mote_status sched_submit(sched *s, sched_job *job, mote_error *err);
 
 /* Gives up a submitted job in any phase. An unfinished job is aborted. It delivers no further

@@ -7,6 +7,7 @@ BATCH_LINES and BATCH_KILLS set the size of the run that is killed; scripts/batc
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -191,6 +192,23 @@ def interrupted_and_continued(work):
     assert process.wait(timeout=120) in (0, 130)
     batch(work)
     files.check_once(results(work), [f"r-{i}" for i in range(40)])
+
+
+@case
+def full_disk_keeps_whole_lines(work):
+    """A file size limit stands for a full disk: the write that fails leaves no part of a line."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+    fill(work, [files.line(i) for i in range(20)])
+    done = subprocess.run(command(work), capture_output=True, text=True, stdin=subprocess.DEVNULL, preexec_fn=limit)
+    equal(done.returncode, 12)
+    assert "cannot write" in done.stderr, done.stderr
+    with open(os.path.join(work, "out.jsonl"), "rb") as f:
+        assert f.read().endswith(b"}\n")
+    assert 0 < len(results(work)) < 20
+    batch(work)
+    files.check_once(results(work), [f"r-{i}" for i in range(20)])
 
 
 @case

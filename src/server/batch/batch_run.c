@@ -18,12 +18,7 @@
 
 #include <stdio.h>
 
-enum {
-    DEFAULT_PARALLEL = 8,
-    EXTRA_SLOTS = 2, /* in the queue of the scheduler, so that no slot of it is idle */
-    LINES_PER_TURN = 64,
-    MAX_ATTEMPTS = 8
-};
+enum { DEFAULT_PARALLEL = 8, LINES_PER_TURN = 64, MAX_ATTEMPTS = 8 };
 
 static const struct {
     const char *url;
@@ -302,7 +297,7 @@ batch_run *batch_run_new(const batch_run_options *options)
     if (r == NULL)
         return NULL;
     r->options = *options;
-    r->n_slots = parallel + EXTRA_SLOTS;
+    r->n_slots = 2 * parallel; /* answers may end together: the next ones are in the queue */
     r->slots = mem_new(r->n_slots, sizeof *r->slots);
     if (r->slots == NULL) {
         mem_free(r);

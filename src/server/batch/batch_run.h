@@ -3,7 +3,7 @@
  * batch_run.h - runs the lines of a batch: each is a request to a route of the OpenAI API.
  *
  * The requests are local exchanges, so parsing, rendering, scheduling and printing are those of
- * `mote serve`. As many run at the same time as the scheduler has slots, and a few more wait in its
+ * `mote serve`. As many run at the same time as the scheduler has slots, and as many wait in its
  * queue. A request that the server refuses for now (429, 503) is repeated. Everything else is the
  * result of its line.
  *
