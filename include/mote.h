@@ -171,13 +171,16 @@ typedef struct mote_model_info {
     uint64_t private_bytes; /* memory of the open model without the mapping */
     uint32_t layers;        /* attention and DeltaNet layers */
     uint32_t attention_layers;
-    uint32_t context;    /* trained context length */
-    uint32_t vocabulary; /* length of a row of logits, padding included */
-    uint32_t tokens;     /* number of tokens; ids above are padding */
-    uint32_t embedding;  /* length of a hidden row */
-    bool tied;           /* embedding and output head share their weights */
-    bool draft_head;     /* has a multi-token prediction (MTP) head, in its file or in another */
-    bool vision;         /* opened with a vision encoder */
+    uint32_t context;      /* trained context length */
+    uint32_t vocabulary;   /* length of a row of logits, padding included */
+    uint32_t tokens;       /* number of tokens; ids above are padding */
+    uint32_t embedding;    /* length of a hidden row */
+    uint32_t experts;      /* routed experts of a layer; 0: a dense model */
+    uint32_t experts_used; /* of these, per token */
+    uint64_t expert_bytes; /* of the routed experts of all layers, in the files */
+    bool tied;             /* embedding and output head share their weights */
+    bool draft_head;       /* has a multi-token prediction (MTP) head, in its file or in another */
+    bool vision;           /* opened with a vision encoder */
     uint64_t vision_file_bytes;
     uint64_t draft_file_bytes; /* of a separate file with the MTP head */
     mote_isa isa;              /* the level in use */
@@ -278,6 +281,10 @@ typedef struct mote_engine_options {
     bool drafts; /* prepare mote_draft: one more attention layer of KV cache, and three more
                   * matrices per step, below 1 % of the weights. Ignored if the model has no MTP
                   * head. Does not change results of other functions */
+    /* Bytes of routed experts to keep in memory; 0: all. For models with experts that are larger
+     * than the memory: an expert that is not there is read from disk when a token needs it, and
+     * others make room. Does not change results. */
+    uint64_t expert_memory;
 } mote_engine_options;
 
 /* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the
@@ -285,7 +292,9 @@ typedef struct mote_engine_options {
  * parts are private memory: address space is reserved at creation, memory is used when first
  * written. */
 typedef struct mote_memory {
-    uint64_t weights;
+    uint64_t weights;         /* with expert_memory only what is kept */
+    uint64_t experts;         /* the share of routed experts in `weights`; a token reads
+                               * experts_used / experts of expert_bytes */
     uint64_t model;           /* decoded small weights, tokenizer, vision encoder tables */
     uint64_t kv_cache;        /* of all positions */
     uint64_t recurrent_state; /* of all sessions and kept states */

@@ -75,6 +75,8 @@ void os_trim_heap(void);
 void os_prefer_huge_pages(void *block, size_t bytes);
 /* No huge pages for these whole pages. */
 void os_keep_small_pages(void *block, size_t bytes);
+/* Drops a part of a file from the page cache, as far as no process maps it. */
+void os_drop_cached(int fd, uint64_t offset, uint64_t bytes);
 /* Memory that the system says it can give: on Linux all of the machine (ram.h reads /proc/meminfo and
  * cgroups first), on macOS free and reclaimable pages. 0: unknown. */
 uint64_t os_memory_available(void);

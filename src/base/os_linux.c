@@ -216,6 +216,11 @@ void os_keep_small_pages(void *block, size_t bytes)
     madvise(block, bytes, MADV_NOHUGEPAGE);
 }
 
+void os_drop_cached(int fd, uint64_t offset, uint64_t bytes)
+{
+    posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+}
+
 uint64_t os_memory_available(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

@@ -212,6 +212,12 @@ void os_keep_small_pages(void *block, size_t bytes)
     (void)block, (void)bytes;
 }
 
+/* macOS has no such call; the kernel drops clean pages when it needs memory. */
+void os_drop_cached(int fd, uint64_t offset, uint64_t bytes)
+{
+    (void)fd, (void)offset, (void)bytes;
+}
+
 static uint64_t memory_installed(void)
 {
     uint64_t bytes = 0;

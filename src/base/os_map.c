@@ -212,6 +212,29 @@ void os_map_drop_pages(const os_map *map)
         madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_DONTNEED);
 }
 
+void os_map_will_need(const void *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)data / page * page;
+    madvise((void *)begin, (uintptr_t)data + bytes - begin, MADV_WILLNEED);
+}
+
+/* MADV_DONTNEED alone leaves the pages in the page cache, where they count as memory of a cgroup. */
+void os_map_release(const void *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t from = ((uintptr_t)data + page - 1) / page * page;
+    const uintptr_t to = ((uintptr_t)data + bytes) / page * page;
+    if (to <= from)
+        return;
+    madvise((void *)from, to - from, MADV_DONTNEED);
+    for (uint32_t i = 0; i < MAX_MAPS; i++) {
+        const uintptr_t begin = atomic_load(&open_maps[i].begin);
+        if (begin > 1 && from >= begin && from < atomic_load(&open_maps[i].end))
+            os_drop_cached(atomic_load(&open_maps[i].fd), from - begin, to - from);
+    }
+}
+
 void os_map_mark_damaged(const os_map *map)
 {
     atomic_store(&open_maps[map->slot - 1].damaged, true);

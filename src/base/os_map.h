@@ -12,6 +12,8 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
+
 /* A file mapped read-only. Processes that map the same file share its memory. */
 typedef struct os_map {
     const unsigned char *data;
@@ -24,6 +26,12 @@ mote_status os_map_open(os_map *out, const char *path, mote_error *err);
 void os_map_close(os_map *map);
 /* Drops the pages from this process (MADV_DONTNEED). They are read again on the next access. */
 void os_map_drop_pages(const os_map *map);
+
+/* Starts to read a part of a mapped file from disk. Returns at once. Affects timing only. */
+void os_map_will_need(const void *data, size_t bytes);
+/* Drops the whole pages of a part of a mapped file from this process, and from the page cache if no
+ * other process maps them. They are read again on the next access. */
+void os_map_release(const void *data, size_t bytes);
 
 /* Installs the SIGBUS handler of the process, unless it is installed. Not thread-safe. Faults
  * outside of mapped files go to the handler that was installed before, or kill the process as

@@ -102,7 +102,7 @@ static mote_status put_text_metadata(conversion *c, gguf_writer *w, mote_error *
 {
     const json_node *config = checkpoint_config(c->checkpoint);
     const model_config *m = &c->config;
-    gguf_writer_str(w, "general.architecture", str_of("qwen35"));
+    gguf_writer_str(w, "general.architecture", str_of(model_config_architecture(m)));
     gguf_writer_str(w, "general.type", str_of("model"));
     TRY(model_card_put(c->checkpoint, c->options->name, gguf_writer_values(w), w, err));
     TRY(model_config_put_text(m, config, m->layers + m->mtp_layers, w, err));

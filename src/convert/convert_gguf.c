@@ -44,7 +44,7 @@ static const char *copy_reason(const gguf_copy *c, str name)
 {
     const int64_t block = gguf_block_of(name);
     if (block >= c->blocks)
-        return c->options->no_mtp ? "--no-mtp" : "its block is not in qwen35.block_count";
+        return c->options->no_mtp ? "--no-mtp" : "its block is not in block_count";
     if (block >= 0)
         return NULL;
     if (starts_with(name, "token_embd.") || starts_with(name, "output.") ||
@@ -89,9 +89,9 @@ static mote_status copy_check_architecture(const gguf *g, mote_error *err)
 {
     str name;
     TRY(gguf_get_str(g, "general.architecture", &name, NULL, err));
-    if (!str_is(name, "qwen35"))
+    if (!str_is(name, "qwen35") && !str_is(name, "qwen35moe"))
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "architecture '%.*s' is not a dense Qwen 3.5 model; llama.cpp runs it",
+                       "architecture '%.*s' is not a Qwen 3.5 model; llama.cpp runs it",
                        STR_ARG(name));
     return MOTE_OK;
 }
@@ -101,10 +101,13 @@ static mote_status copy_count_blocks(gguf_copy *c, mote_error *err)
 {
     uint32_t own = 0, embd = 0, other = 0, blocks = 0, one = 0;
     bool found;
-    TRY(gguf_get_u32(c->files.gguf, "qwen35.block_count", &c->blocks, NULL, err));
-    TRY(gguf_get_u32(c->files.gguf, "qwen35.nextn_predict_layers", &own, &found, err));
+    char key[GGUF_MAX_KEY];
+    TRY(gguf_get_u32(c->files.gguf, gguf_arch_key(c->files.gguf, "block_count", key), &c->blocks,
+                     NULL, err));
+    TRY(gguf_get_u32(c->files.gguf, gguf_arch_key(c->files.gguf, "nextn_predict_layers", key), &own,
+                     &found, err));
     if (own >= c->blocks)
-        return err_set(err, MOTE_E_FORMAT, "qwen35.nextn_predict_layers is %u of %u blocks", own,
+        return err_set(err, MOTE_E_FORMAT, "nextn_predict_layers is %u of %u blocks", own,
                        c->blocks);
     c->mtp_blocks = own;
     if (c->options->no_mtp) {
@@ -118,10 +121,14 @@ static mote_status copy_count_blocks(gguf_copy *c, mote_error *err)
         return err_set(err, MOTE_E_ARG, "the model has an MTP block already; leave out --mtp");
     TRY(gguf_files_open(&c->mtp, c->options->mtp, err));
     TRY(copy_check_architecture(c->mtp.gguf, err));
-    TRY(gguf_get_u32(c->files.gguf, "qwen35.embedding_length", &embd, NULL, err));
-    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.embedding_length", &other, NULL, err));
-    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.block_count", &blocks, NULL, err));
-    TRY(gguf_get_u32(c->mtp.gguf, "qwen35.nextn_predict_layers", &one, &found, err));
+    TRY(gguf_get_u32(c->files.gguf, gguf_arch_key(c->files.gguf, "embedding_length", key), &embd,
+                     NULL, err));
+    TRY(gguf_get_u32(c->mtp.gguf, gguf_arch_key(c->mtp.gguf, "embedding_length", key), &other, NULL,
+                     err));
+    TRY(gguf_get_u32(c->mtp.gguf, gguf_arch_key(c->mtp.gguf, "block_count", key), &blocks, NULL,
+                     err));
+    TRY(gguf_get_u32(c->mtp.gguf, gguf_arch_key(c->mtp.gguf, "nextn_predict_layers", key), &one,
+                     &found, err));
     if (embd != other || one != 1 || blocks != c->blocks + 1)
         return err_set(err, MOTE_E_MISMATCH,
                        "%.800s belongs to another model: embedding %u and %u blocks with %u of "
@@ -134,16 +141,19 @@ static mote_status copy_count_blocks(gguf_copy *c, mote_error *err)
 
 static void copy_metadata(gguf_copy *c)
 {
-    static const char mtp_key[] = "qwen35.nextn_predict_layers", name_key[] = "general.name";
+    static const char name_key[] = "general.name";
     const gguf *g = c->files.gguf;
+    char mtp_key[GGUF_MAX_KEY], count_key[GGUF_MAX_KEY];
+    gguf_arch_key(g, "nextn_predict_layers", mtp_key);
+    gguf_arch_key(g, "block_count", count_key);
     const bool adds_mtp = c->mtp.gguf != NULL;
     for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
         const gguf_kv *kv = gguf_kv_at(g, i);
         if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment") ||
             starts_with(kv->key, "qwen35.vision.")) /* its tensors are left out */
             continue;
-        if (str_is(kv->key, "qwen35.block_count"))
-            gguf_writer_u32(c->writer, "qwen35.block_count", c->blocks);
+        if (str_is(kv->key, count_key))
+            gguf_writer_u32(c->writer, count_key, c->blocks);
         else if (str_is(kv->key, name_key) && c->options->name != NULL)
             gguf_writer_str(c->writer, name_key, str_of(c->options->name));
         else if (!str_is(kv->key, mtp_key) || (c->mtp_blocks > 0 && !adds_mtp))

@@ -6,6 +6,7 @@
 #include "convert/model_config.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { MAX_SIZE = 1 << 24, MAX_LAYERS = 512, MAX_MODALITY_BLOCKS = 256 };
 
@@ -50,16 +51,17 @@ static mote_status field_read(const field *f, const json_node *value, mote_error
 
 /* ---- architecture ---- */
 
-static mote_status config_check_architecture(const json_node *config, mote_error *err)
+static mote_status config_check_architecture(const json_node *config, bool *experts,
+                                             mote_error *err)
 {
-    static const char *const known[] = {"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"};
     const str name = json_node_text(json_node_first(json_node_get(config, "architectures")));
-    bool ok = false;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        ok = ok || str_is(name, known[i]);
-    if (!ok)
+    const bool dense =
+        str_is(name, "Qwen3_5ForConditionalGeneration") || str_is(name, "Qwen3_5ForCausalLM");
+    *experts =
+        str_is(name, "Qwen3_5MoeForConditionalGeneration") || str_is(name, "Qwen3_5MoeForCausalLM");
+    if (!dense && !*experts)
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "config.json: architecture '%.*s' is not a dense Qwen 3.5 model; "
+                       "config.json: architecture '%.*s' is not a Qwen 3.5 model; "
                        "convert_hf_to_gguf.py of llama.cpp converts other models",
                        STR_ARG(name));
     const json_node *quantised = json_node_get(config, "quantization_config");
@@ -73,13 +75,29 @@ static mote_status config_check_architecture(const json_node *config, mote_error
 
 /* ---- sizes ---- */
 
+static mote_status config_read_feed_forward(model_config *m, const json_node *config, bool experts,
+                                            mote_error *err)
+{
+    const field dense[] = {{"intermediate_size", &m->ff, MAX_SIZE, 0}};
+    const field sparse[] = {
+        {"num_experts", &m->experts, MAX_SIZE, 0},
+        {"num_experts_per_tok", &m->experts_used, MAX_SIZE, 0},
+        {"moe_intermediate_size", &m->expert_ff, MAX_SIZE, 0},
+        {"shared_expert_intermediate_size", &m->shared_ff, MAX_SIZE, 0},
+    };
+    const field *fields = experts ? sparse : dense;
+    const size_t n = experts ? sizeof sparse / sizeof *sparse : 1;
+    for (size_t i = 0; i < n; i++)
+        TRY(field_read(&fields[i], text_value(config, fields[i].name), err));
+    return MOTE_OK;
+}
+
 static mote_status config_read_text(model_config *m, const json_node *config, mote_error *err)
 {
     uint32_t value_dim = 0;
     const field fields[] = {
         {"num_hidden_layers", &m->layers, MAX_LAYERS, 0},
         {"hidden_size", &m->embd, MAX_SIZE, 0},
-        {"intermediate_size", &m->ff, MAX_SIZE, 0},
         {"num_attention_heads", &m->heads, MAX_SIZE, 0},
         {"num_key_value_heads", &m->kv_heads, MAX_SIZE, 0},
         {"head_dim", &m->head_dim, MAX_SIZE, 0},
@@ -140,10 +158,17 @@ static mote_status config_read_vision(model_config *m, const json_node *vision, 
 mote_status model_config_read(model_config *out, const json_node *config, mote_error *err)
 {
     *out = (model_config){0};
-    TRY(config_check_architecture(config, err));
+    bool experts;
+    TRY(config_check_architecture(config, &experts, err));
     TRY(config_read_text(out, config, err));
+    TRY(config_read_feed_forward(out, config, experts, err));
     const json_node *vision = json_node_get(config, "vision_config");
     return json_node_is(vision, JSON_IS_OBJECT) ? config_read_vision(out, vision, err) : MOTE_OK;
+}
+
+const char *model_config_architecture(const model_config *m)
+{
+    return m->experts > 0 ? "qwen35moe" : "qwen35";
 }
 
 bool model_config_is_attention(const model_config *m, uint32_t i)
@@ -158,18 +183,40 @@ static float number_of(const json_node *node, double absent)
     return (float)(json_node_is(node, JSON_IS_NUMBER) ? json_node_double(node) : absent);
 }
 
-static void put_number(gguf_writer *w, const char *key, const json_node *node)
+/* A key of the text model. */
+static const char *text_key(const model_config *m, const char *name, char key[GGUF_MAX_KEY])
+{
+    snprintf(key, GGUF_MAX_KEY, "%s.%s", model_config_architecture(m), name);
+    return key;
+}
+
+static void put_u32(const model_config *m, gguf_writer *w, const char *name, uint32_t value)
+{
+    char key[GGUF_MAX_KEY];
+    gguf_writer_u32(w, text_key(m, name, key), value);
+}
+
+static void put_f32(const model_config *m, gguf_writer *w, const char *name, float value)
+{
+    char key[GGUF_MAX_KEY];
+    gguf_writer_f32(w, text_key(m, name, key), value);
+}
+
+static void put_number(const model_config *m, gguf_writer *w, const char *name,
+                       const json_node *node)
 {
     if (json_node_is(node, JSON_IS_NUMBER))
-        gguf_writer_f32(w, key, number_of(node, 0));
+        put_f32(m, w, name, number_of(node, 0));
 }
 
 /* YaRN, if config.json has it. */
-static mote_status put_rope_scaling(const json_node *config, gguf_writer *w, mote_error *err)
+static mote_status put_rope_scaling(const model_config *m, const json_node *config, gguf_writer *w,
+                                    mote_error *err)
 {
     const str type = json_node_text(rope_value(config, "rope_type"));
     const json_node *factor = rope_value(config, "factor");
     int64_t original = 0;
+    char key[GGUF_MAX_KEY];
     if (type.n == 0 || str_is(type, "default") || !json_node_is(factor, JSON_IS_NUMBER))
         return MOTE_OK;
     if (!str_is(type, "yarn"))
@@ -180,16 +227,15 @@ static mote_status put_rope_scaling(const json_node *config, gguf_writer *w, mot
         original < 1 || original > UINT32_MAX)
         return err_set(err, MOTE_E_FORMAT,
                        "config.json: rope_type yarn needs original_max_position_embeddings");
-    gguf_writer_str(w, "qwen35.rope.scaling.type", type);
-    put_number(w, "qwen35.rope.scaling.factor", factor);
-    gguf_writer_u32(w, "qwen35.rope.scaling.original_context_length", (uint32_t)original);
-    put_number(w, "qwen35.rope.scaling.yarn_ext_factor",
-               rope_value(config, "extrapolation_factor"));
+    gguf_writer_str(w, text_key(m, "rope.scaling.type", key), type);
+    put_number(m, w, "rope.scaling.factor", factor);
+    put_u32(m, w, "rope.scaling.original_context_length", (uint32_t)original);
+    put_number(m, w, "rope.scaling.yarn_ext_factor", rope_value(config, "extrapolation_factor"));
     const json_node *attention = rope_value(config, "attention_factor");
-    put_number(w, "qwen35.rope.scaling.yarn_attn_factor",
+    put_number(m, w, "rope.scaling.yarn_attn_factor",
                attention != NULL ? attention : rope_value(config, "attn_factor"));
-    put_number(w, "qwen35.rope.scaling.yarn_beta_fast", rope_value(config, "beta_fast"));
-    put_number(w, "qwen35.rope.scaling.yarn_beta_slow", rope_value(config, "beta_slow"));
+    put_number(m, w, "rope.scaling.yarn_beta_fast", rope_value(config, "beta_fast"));
+    put_number(m, w, "rope.scaling.yarn_beta_slow", rope_value(config, "beta_slow"));
     return MOTE_OK;
 }
 
@@ -217,24 +263,30 @@ mote_status model_config_put_text(const model_config *m, const json_node *config
                                   gguf_writer *w, mote_error *err)
 {
     uint32_t context = 0;
+    char key[GGUF_MAX_KEY];
     int32_t sections[4] = {11, 11, 10, 0};
     const field limit = {"max_position_embeddings", &context, INT32_MAX, 0};
     TRY(field_read(&limit, text_value(config, limit.name), err));
-    gguf_writer_u32(w, "qwen35.block_count", blocks);
-    gguf_writer_u32(w, "qwen35.context_length", context);
-    gguf_writer_u32(w, "qwen35.embedding_length", m->embd);
-    gguf_writer_u32(w, "qwen35.feed_forward_length", m->ff);
-    gguf_writer_u32(w, "qwen35.attention.head_count", m->heads);
-    gguf_writer_u32(w, "qwen35.attention.head_count_kv", m->kv_heads);
-    TRY(put_rope_scaling(config, w, err));
+    put_u32(m, w, "block_count", blocks);
+    put_u32(m, w, "context_length", context);
+    put_u32(m, w, "embedding_length", m->embd);
+    if (m->experts == 0)
+        put_u32(m, w, "feed_forward_length", m->ff);
+    put_u32(m, w, "attention.head_count", m->heads);
+    put_u32(m, w, "attention.head_count_kv", m->kv_heads);
+    TRY(put_rope_scaling(m, config, w, err));
     if (!read_sections(config, sections))
         return err_set(err, MOTE_E_FORMAT, "config.json: mrope_section must be three sizes");
-    gguf_writer_array(w, "qwen35.rope.dimension_sections", GGUF_I32, sections, 4);
-    gguf_writer_f32(w, "qwen35.rope.freq_base", number_of(rope_value(config, "rope_theta"), 1e7));
-    gguf_writer_f32(w, "qwen35.attention.layer_norm_rms_epsilon",
-                    number_of(text_value(config, "rms_norm_eps"), 1e-6));
-    gguf_writer_u32(w, "qwen35.attention.key_length", m->head_dim);
-    gguf_writer_u32(w, "qwen35.attention.value_length", m->head_dim);
+    gguf_writer_array(w, text_key(m, "rope.dimension_sections", key), GGUF_I32, sections, 4);
+    put_f32(m, w, "rope.freq_base", number_of(rope_value(config, "rope_theta"), 1e7));
+    put_f32(m, w, "attention.layer_norm_rms_epsilon",
+            number_of(text_value(config, "rms_norm_eps"), 1e-6));
+    if (m->experts > 0) {
+        put_u32(m, w, "expert_count", m->experts);
+        put_u32(m, w, "expert_used_count", m->experts_used);
+    }
+    put_u32(m, w, "attention.key_length", m->head_dim);
+    put_u32(m, w, "attention.value_length", m->head_dim);
     return MOTE_OK;
 }
 
@@ -247,15 +299,19 @@ mote_status model_config_put_layers(const model_config *m, const json_node *conf
         return err_set(err, MOTE_E_FORMAT,
                        "config.json: partial_rotary_factor must be above 0 and at most 1, got %g",
                        factor);
+    if (m->experts > 0) {
+        put_u32(m, w, "expert_feed_forward_length", m->expert_ff);
+        put_u32(m, w, "expert_shared_feed_forward_length", m->shared_ff);
+    }
     if (mtp_layers > 0)
-        gguf_writer_u32(w, "qwen35.nextn_predict_layers", mtp_layers);
-    gguf_writer_u32(w, "qwen35.ssm.conv_kernel", m->conv_kernel);
-    gguf_writer_u32(w, "qwen35.ssm.state_size", m->state_dim);
-    gguf_writer_u32(w, "qwen35.ssm.group_count", m->key_heads);
-    gguf_writer_u32(w, "qwen35.ssm.time_step_rank", m->value_heads);
-    gguf_writer_u32(w, "qwen35.ssm.inner_size", m->value_heads * m->state_dim);
-    gguf_writer_u32(w, "qwen35.full_attention_interval", m->attention_interval);
-    gguf_writer_u32(w, "qwen35.rope.dimension_count", (uint32_t)(m->head_dim * factor));
+        put_u32(m, w, "nextn_predict_layers", mtp_layers);
+    put_u32(m, w, "ssm.conv_kernel", m->conv_kernel);
+    put_u32(m, w, "ssm.state_size", m->state_dim);
+    put_u32(m, w, "ssm.group_count", m->key_heads);
+    put_u32(m, w, "ssm.time_step_rank", m->value_heads);
+    put_u32(m, w, "ssm.inner_size", m->value_heads * m->state_dim);
+    put_u32(m, w, "full_attention_interval", m->attention_interval);
+    put_u32(m, w, "rope.dimension_count", (uint32_t)(m->head_dim * factor));
     return MOTE_OK;
 }
 

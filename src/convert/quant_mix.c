@@ -76,7 +76,8 @@ bool quant_mix_applies(const gguf_tensor *t)
     const bool matrix = t->dims[1] > 1 || t->dims[2] > 1 || t->dims[3] > 1;
     return matrix && t->name.n >= n && memcmp(t->name.p + t->name.n - n, "weight", n) == 0 &&
            !name_contains(t->name, "_norm.weight") && !name_contains(t->name, "ssm_conv1d") &&
-           !name_contains(t->name, ".position_embd") && !name_contains(t->name, ".patch_embd");
+           !name_contains(t->name, ".position_embd") && !name_contains(t->name, ".patch_embd") &&
+           !name_contains(t->name, "ffn_gate_inp");
 }
 
 /* ---- choices ---- */
@@ -86,13 +87,16 @@ mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf
 {
     uint32_t heads = 0;
     int64_t kv = 0;
+    bool found;
     *s = (quant_mix_state){.mix = mix, .tied = true, .heads_per_kv = 1};
+    char key[GGUF_MAX_KEY];
     if (gguf_find(g, "clip.has_vision_encoder") ==
         NULL) { /* of clip llama-quantize reads no sizes */
-        TRY(gguf_get_u32(g, "qwen35.block_count", &s->layers, NULL, err));
-        TRY(gguf_get_u32(g, "qwen35.attention.head_count", &heads, NULL, err));
+        TRY(gguf_get_u32(g, gguf_arch_key(g, "block_count", key), &s->layers, NULL, err));
+        TRY(gguf_get_u32(g, gguf_arch_key(g, "attention.head_count", key), &heads, NULL, err));
+        TRY(gguf_get_u32(g, gguf_arch_key(g, "expert_count", key), &s->experts, &found, err));
     }
-    const gguf_kv *kv_heads = gguf_find(g, "qwen35.attention.head_count_kv");
+    const gguf_kv *kv_heads = gguf_find(g, gguf_arch_key(g, "attention.head_count_kv", key));
     if (kv_heads != NULL && gguf_int_at(kv_heads, 0, &kv) && kv > 0 && kv <= heads)
         s->heads_per_kv = heads / (uint32_t)kv;
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
@@ -123,9 +127,11 @@ static quant_format choose_v(quant_mix_state *s)
     }
 }
 
-static quant_format choose_down(quant_mix_state *s)
+/* A layer with experts has several such tensors, which have the index of their layer. */
+static quant_format choose_down(quant_mix_state *s, str name)
 {
-    const uint32_t i = s->i_down++, n = s->layers;
+    const uint32_t n = s->layers;
+    const uint32_t i = s->experts > 1 ? (uint32_t)gguf_block_of(name) : s->i_down++;
     switch (s->mix->file_type) {
     case MIX_Q2_K: return QUANT_Q3_K;
     case MIX_Q3_K_M: return i < n / 16 ? QUANT_Q5_K : QUANT_Q4_K;
@@ -179,6 +185,6 @@ quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t)
     else if (name_contains(t->name, "attn_output.weight"))
         format = choose_output(s);
     else if (name_contains(t->name, "ffn_down"))
-        format = choose_down(s);
+        format = choose_down(s, t->name);
     return quant_mix_fit(format, t->dims[0]);
 }

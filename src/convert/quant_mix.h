@@ -29,6 +29,7 @@ typedef struct quant_mix_state {
     const quant_mix *mix;
     uint32_t layers; /* with MTP; 0: a vision encoder */
     uint32_t heads_per_kv;
+    uint32_t experts;          /* 0: a dense model */
     bool tied;                 /* no output matrix */
     uint32_t n_v, i_v, i_down; /* tensors like attn_v: all, and so far; ffn_down so far */
 } quant_mix_state;

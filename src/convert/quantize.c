@@ -59,12 +59,11 @@ static mote_status quantization_check(const gguf *g, mote_error *err)
 {
     str name;
     TRY(gguf_get_str(g, "general.architecture", &name, NULL, err));
-    if (!str_is(name, "qwen35") && !str_is(name, "clip"))
-        return err_set(
-            err, MOTE_E_UNSUPPORTED,
-            "architecture '%.*s' is neither a dense Qwen 3.5 model nor a vision encoder; "
-            "llama-quantize of llama.cpp quantises it",
-            STR_ARG(name));
+    if (!str_is(name, "qwen35") && !str_is(name, "qwen35moe") && !str_is(name, "clip"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "architecture '%.*s' is neither a Qwen 3.5 model nor a vision encoder; "
+                       "llama-quantize of llama.cpp quantises it",
+                       STR_ARG(name));
     return MOTE_OK;
 }
 
@@ -103,6 +102,15 @@ static mote_status tensor_choose(quant_tensor *t, quant_mix_state *state, tensor
         return err_set(err, MOTE_E_UNSUPPORTED, "tensor '%s' would be %s, which mote cannot write",
                        t->name, quant_get(t->format)->name);
     return MOTE_OK;
+}
+
+/* Without dimensions of 1 at the end, as ggml counts. */
+static uint32_t tensor_n_dims(const gguf_tensor *t)
+{
+    uint32_t n = t->n_dims;
+    while (n > 1 && t->dims[n - 1] == 1)
+        n--;
+    return n;
 }
 
 /* All tensors, in the order of the output, and memory for their rows. */
@@ -153,7 +161,7 @@ static mote_status quantization_declare(quantization *q, mote_error *err)
 {
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
-        TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, t->source->n_dims,
+        TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, tensor_n_dims(t->source),
                                t->source->dims, err));
         t->row_bytes = gguf_writer_tensor_bytes(q->writer, i) / t->rows;
         if (q->options->chosen != NULL)
@@ -344,9 +352,12 @@ static mote_status own_list(const quantization *q, own_mix_tensor *list, mote_er
 {
     uint32_t layers = 0, mtp = 0;
     bool found;
+    char key[GGUF_MAX_KEY];
     quant_format given;
-    TRY(gguf_get_u32(q->files.gguf, "qwen35.block_count", &layers, NULL, err));
-    TRY(gguf_get_u32(q->files.gguf, "qwen35.nextn_predict_layers", &mtp, &found, err));
+    TRY(gguf_get_u32(q->files.gguf, gguf_arch_key(q->files.gguf, "block_count", key), &layers, NULL,
+                     err));
+    TRY(gguf_get_u32(q->files.gguf, gguf_arch_key(q->files.gguf, "nextn_predict_layers", key), &mtp,
+                     &found, err));
     for (uint32_t i = 0; i < q->n; i++) {
         const quant_tensor *t = &q->tensors[i];
         list[i] = (own_mix_tensor){.source = t->source,

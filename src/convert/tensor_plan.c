@@ -35,7 +35,7 @@ static quant_format plan_format(const tensor_rule *rule, plan_dtype dtype, safet
 }
 
 /* The shape of the output and the view of the source as a matrix. */
-static void plan_shape(plan_tensor *t)
+static void plan_shape(plan_tensor *t, const model_config *m)
 {
     const safetensor *s = t->source->tensor;
     uint32_t n = 0;
@@ -47,6 +47,13 @@ static void plan_shape(plan_tensor *t)
             continue;
         t->dims[n++] = s->dims[i];
         values *= s->dims[i];
+    }
+    if (t->rule->group == GROUP_EXPERT) {
+        t->dims[n++] = m->experts;
+        values *= m->experts;
+    } else if (t->rule->order == ORDER_GATE_UP) {
+        t->dims[1] /= 2;
+        values /= 2;
     }
     t->n_dims = n;
     t->cols = t->dims[0];
@@ -66,11 +73,44 @@ static mote_status plan_add(tensor_plan *plan, const checkpoint_tensor *source,
     plan_tensor *t = &plan->tensors[plan->n++];
     *t = (plan_tensor){.source = source, .rule = match->rule, .format = format, .frame = frame};
     tensor_rule_target(t->name, match);
-    if (frame > 0) {
+    if (frame > 0 && match->rule->order == ORDER_GATE_UP) {
+        snprintf(t->name, sizeof t->name, "blk.%u.ffn_up_exps.weight", match->index);
+    } else if (frame > 0) {
         const size_t at = strlen(t->name);
         snprintf(t->name + at, sizeof t->name - at, ".%u", frame);
     }
-    plan_shape(t);
+    plan_shape(t, plan->config);
+    return MOTE_OK;
+}
+
+static plan_tensor *plan_find(const tensor_plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (strcmp(plan->tensors[i].name, name) == 0)
+            return &plan->tensors[i];
+    return NULL;
+}
+
+/* Adds the tensor of one expert to the tensor of all, which is complete after the last. */
+static mote_status plan_add_expert(tensor_plan *plan, checkpoint_tensor *source,
+                                   const tensor_match *match, quant_format format, mote_error *err)
+{
+    char name[GGUF_MAX_KEY];
+    tensor_rule_target(name, match);
+    plan_tensor *t = plan_find(plan, name);
+    if (t == NULL) {
+        TRY(plan_add(plan, source, match, format, 0, err));
+        t = &plan->tensors[plan->n - 1];
+        t->experts = mem_new(plan->config->experts, sizeof(*t->experts));
+        if (t->experts == NULL)
+            return err_set(err, MOTE_E_MEMORY, "out of memory: list of experts");
+    }
+    if (t->experts == NULL || t->source->tensor->type != source->tensor->type)
+        return err_set(err, MOTE_E_FORMAT,
+                       "tensor '%.*s': the experts of a layer must have one type and one form",
+                       STR_ARG(source->tensor->name));
+    t->experts[match->expert] = source;
+    source->used = true;
     return MOTE_OK;
 }
 
@@ -85,10 +125,25 @@ static mote_status plan_add_matched(tensor_plan *plan, checkpoint_tensor *source
                        STR_ARG(t->name), STR_ARG(t->type_name));
     TRY(tensor_rule_check_shape(match, plan->config, t, err));
     const quant_format format = plan_format(match->rule, dtype, t->type);
-    const uint32_t outputs = match->rule->order == ORDER_FRAMES ? 2 : 1;
+    const bool two = match->rule->order == ORDER_FRAMES || match->rule->order == ORDER_GATE_UP;
+    const uint32_t outputs = two ? 2 : 1;
+    if (match->rule->group == GROUP_EXPERT)
+        return plan_add_expert(plan, source, match, format, err);
     for (uint32_t i = 0; i < outputs; i++)
         TRY(plan_add(plan, source, match, format, i, err));
     source->used = true;
+    return MOTE_OK;
+}
+
+/* Every expert is there. */
+static mote_status plan_check_experts(const tensor_plan *plan, mote_error *err)
+{
+    for (uint32_t i = 0; i < plan->n; i++)
+        for (uint32_t e = 0; plan->tensors[i].experts != NULL && e < plan->config->experts; e++)
+            if (plan->tensors[i].experts[e] == NULL)
+                return err_set(err, MOTE_E_FORMAT,
+                               "expert %u of '%s' is missing; download all files of the model", e,
+                               plan->tensors[i].name);
     return MOTE_OK;
 }
 
@@ -103,11 +158,8 @@ static mote_status plan_check_complete(const tensor_plan *plan, bool vision, mot
             if (tensor_rule_is_vision(rule) != vision || !tensor_rule_applies(rule, m, block))
                 continue;
             char name[GGUF_MAX_KEY];
-            bool found = false;
-            tensor_rule_target(name, &(tensor_match){rule, block});
-            for (uint32_t k = 0; k < plan->n && !found; k++)
-                found = strcmp(plan->tensors[k].name, name) == 0;
-            if (found)
+            tensor_rule_target(name, &(tensor_match){.rule = rule, .index = block});
+            if (plan_find(plan, name) != NULL)
                 continue;
             tensor_rule_source(name, rule, m, block);
             return err_set(err, MOTE_E_FORMAT,
@@ -131,11 +183,14 @@ mote_status tensor_plan_build(tensor_plan *plan, checkpoint *c, const model_conf
             continue;
         TRY(plan_add_matched(plan, t, &match, dtype, err));
     }
+    TRY(plan_check_experts(plan, err));
     return plan_check_complete(plan, vision, err);
 }
 
 void tensor_plan_fini(tensor_plan *plan)
 {
+    for (uint32_t i = 0; i < plan->n; i++)
+        mem_free(plan->tensors[i].experts);
     mem_free(plan->tensors);
     mem_free(plan->raw);
     mem_free(plan->wide);
@@ -181,6 +236,10 @@ static uint64_t source_row(const plan_tensor *t, const model_config *m, uint64_t
     case ORDER_HEAD_ROWS: return source_unit(m, row, m->state_dim);
     case ORDER_HEADS: return source_unit(m, row, 1);
     case ORDER_FRAMES: return 2 * row + t->frame;
+    case ORDER_GATE_UP: {
+        const uint64_t ff = t->dims[1];
+        return (2 * (row / ff) + t->frame) * ff + row % ff;
+    }
     default: return row;
     }
 }
@@ -190,12 +249,19 @@ static mote_status plan_read_rows(const tensor_plan *plan, const plan_tensor *t,
                                   uint64_t n, mote_error *err)
 {
     const uint64_t row_bytes = t->cols * type_size(t->source->tensor->type);
+    const uint64_t expert_rows = t->experts != NULL ? t->dims[1] : 0;
     for (uint64_t row = 0; row < n;) {
-        const uint64_t from = source_row(t, plan->config, first + row);
+        const checkpoint_tensor *source = t->source;
+        uint64_t from = source_row(t, plan->config, first + row);
         uint64_t run = 1;
         while (row + run < n && source_row(t, plan->config, first + row + run) == from + run)
             run++;
-        TRY(checkpoint_read(plan->checkpoint, t->source, from * row_bytes,
+        if (expert_rows > 0) {
+            source = t->experts[from / expert_rows];
+            from %= expert_rows;
+            run = run < expert_rows - from ? run : expert_rows - from;
+        }
+        TRY(checkpoint_read(plan->checkpoint, source, from * row_bytes,
                             (char *)plan->raw + row * row_bytes, (size_t)(run * row_bytes), err));
         row += run;
     }

@@ -14,13 +14,14 @@
 
 typedef struct plan_tensor {
     const checkpoint_tensor *source;
+    const checkpoint_tensor **experts; /* of GROUP_EXPERT: [config->experts], else NULL */
     const tensor_rule *rule;
     char name[GGUF_MAX_KEY];
     quant_format format;
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS];
     uint64_t rows, cols; /* how the data are read; cols are contiguous in the source */
-    uint32_t frame;      /* of ORDER_FRAMES */
+    uint32_t frame;      /* of ORDER_FRAMES and ORDER_GATE_UP: which of the two tensors */
 } plan_tensor;
 
 typedef struct tensor_plan {

@@ -13,6 +13,10 @@ enum {
     EMBD,
     EMBD_2,
     FF,
+    EXPERTS,
+    EXPERT_FF,
+    EXPERT_FF_2,
+    SHARED_FF,
     VOCAB,
     Q_AND_GATE,
     Q,
@@ -44,6 +48,10 @@ static uint64_t size_of(unsigned char code, const model_config *m)
         [EMBD] = m->embd,
         [EMBD_2] = 2 * (uint64_t)m->embd,
         [FF] = m->ff,
+        [EXPERTS] = m->experts,
+        [EXPERT_FF] = m->expert_ff,
+        [EXPERT_FF_2] = 2 * (uint64_t)m->expert_ff,
+        [SHARED_FF] = m->shared_ff,
         [VOCAB] = m->vocab,
         [Q_AND_GATE] = 2 * (uint64_t)m->heads * m->head_dim,
         [Q] = (uint64_t)m->heads * m->head_dim,
@@ -71,6 +79,9 @@ static uint64_t size_of(unsigned char code, const model_config *m)
 
 #define TEXT      GROUP_TEXT
 #define LAYER     GROUP_LAYER
+#define DENSE     GROUP_DENSE
+#define MOE       GROUP_EXPERTS
+#define EXPERT    GROUP_EXPERT
 #define ATTENTION GROUP_ATTENTION
 #define DELTANET  GROUP_DELTANET
 #define MTP       GROUP_MTP
@@ -89,9 +100,26 @@ const tensor_rule tensor_rules[] = {
      {EMBD},
      CHANGE_ADD_ONE,
      0},
-    {LAYER, "mlp.gate_proj.weight", "ffn_gate.weight", {FF, EMBD}, 0, 0},
-    {LAYER, "mlp.up_proj.weight", "ffn_up.weight", {FF, EMBD}, 0, 0},
-    {LAYER, "mlp.down_proj.weight", "ffn_down.weight", {EMBD, FF}, 0, 0},
+    {DENSE, "mlp.gate_proj.weight", "ffn_gate.weight", {FF, EMBD}, 0, 0},
+    {DENSE, "mlp.up_proj.weight", "ffn_up.weight", {FF, EMBD}, 0, 0},
+    {DENSE, "mlp.down_proj.weight", "ffn_down.weight", {EMBD, FF}, 0, 0},
+
+    {MOE, "mlp.gate.weight", "ffn_gate_inp.weight", {EXPERTS, EMBD}, 0, 0},
+    {MOE,
+     "mlp.experts.gate_up_proj",
+     "ffn_gate_exps.weight",
+     {EXPERTS, EXPERT_FF_2, EMBD},
+     0,
+     ORDER_GATE_UP},
+    {MOE, "mlp.experts.down_proj", "ffn_down_exps.weight", {EXPERTS, EMBD, EXPERT_FF}, 0, 0},
+    {MOE, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", {SHARED_FF, EMBD}, 0, 0},
+    {MOE, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", {SHARED_FF, EMBD}, 0, 0},
+    {MOE, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", {EMBD, SHARED_FF}, 0, 0},
+    {MOE, "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", {ONE, EMBD}, 0, 0},
+
+    {EXPERT, "down_proj.weight", "ffn_down_exps.weight", {EMBD, EXPERT_FF}, 0, 0},
+    {EXPERT, "gate_proj.weight", "ffn_gate_exps.weight", {EXPERT_FF, EMBD}, 0, 0},
+    {EXPERT, "up_proj.weight", "ffn_up_exps.weight", {EXPERT_FF, EMBD}, 0, 0},
 
     {ATTENTION, "self_attn.q_proj.weight", "attn_q.weight", {Q_AND_GATE, EMBD}, 0, 0},
     {ATTENTION, "self_attn.k_proj.weight", "attn_k.weight", {KV, EMBD}, 0, 0},
@@ -206,13 +234,29 @@ static bool match_vision(tensor_match *out, str name)
     return (out->rule = rule_named(1u << GROUP_VISION, name)) != NULL;
 }
 
+/* Groups of the feed-forward network. */
+static uint32_t ffn_groups(const model_config *m)
+{
+    return m->experts > 0 ? 1u << GROUP_EXPERTS : 1u << GROUP_DENSE;
+}
+
+/* A tensor of a layer with these mixers, after the number of the layer. */
+static bool match_block(tensor_match *out, const model_config *m, uint32_t mixers, str name)
+{
+    str rest = name;
+    if (m->experts > 0 && name_take(&rest, "mlp.experts.") && name_take_index(&rest, &out->expert))
+        return out->expert < m->experts &&
+               (out->rule = rule_named(1u << GROUP_EXPERT, rest)) != NULL;
+    out->expert = 0;
+    return (out->rule = rule_named(1u << GROUP_LAYER | ffn_groups(m) | mixers, name)) != NULL;
+}
+
 static bool match_mtp(tensor_match *out, const model_config *m, str name)
 {
     if (name_take(&name, "layers.")) {
         const bool ok = name_take_index(&name, &out->index) && out->index < m->mtp_layers;
         out->index += m->layers;
-        return ok &&
-               (out->rule = rule_named(1u << GROUP_LAYER | 1u << GROUP_ATTENTION, name)) != NULL;
+        return ok && match_block(out, m, 1u << GROUP_ATTENTION, name);
     }
     out->index = m->layers;
     return m->mtp_layers > 0 && (out->rule = rule_named(1u << GROUP_MTP, name)) != NULL;
@@ -224,7 +268,7 @@ static bool match_layer(tensor_match *out, const model_config *m, str name)
         return false;
     const uint32_t kind =
         model_config_is_attention(m, out->index) ? 1u << GROUP_ATTENTION : 1u << GROUP_DELTANET;
-    return (out->rule = rule_named(1u << GROUP_LAYER | kind, name)) != NULL;
+    return match_block(out, m, kind, name);
 }
 
 /* The prefixes are "model.language_model." and "model.visual." in published models, "model." in
@@ -257,6 +301,9 @@ bool tensor_rule_applies(const tensor_rule *rule, const model_config *m, uint32_
     switch (rule->group) {
     case GROUP_TEXT: return index == 0 && !(m->tied && strcmp(rule->source, "lm_head.weight") == 0);
     case GROUP_LAYER: return index < m->layers + m->mtp_layers;
+    case GROUP_DENSE: return m->experts == 0 && index < m->layers + m->mtp_layers;
+    case GROUP_EXPERTS: return m->experts > 0 && index < m->layers + m->mtp_layers;
+    case GROUP_EXPERT: return false; /* checked by the rules of GROUP_EXPERTS */
     case GROUP_ATTENTION:
         return mtp ? index < m->layers + m->mtp_layers : model_config_is_attention(m, index);
     case GROUP_DELTANET: return !mtp && !model_config_is_attention(m, index);
@@ -331,8 +378,9 @@ bool tensor_rule_is_vision(const tensor_rule *rule)
     return rule->group == GROUP_VISION || rule->group == GROUP_VISION_BLOCK;
 }
 
-/* Vectors, biases, the convolution and the position table. */
+/* Vectors, biases, the convolution, the position table, routers. */
 bool tensor_rule_is_f32(const tensor_rule *rule)
 {
-    return rule->shape[1] == END || rule->shape[1] == ONE || rule->shape[0] == V_POSITIONS;
+    return rule->shape[1] == END || rule->shape[1] == ONE || rule->shape[0] == V_POSITIONS ||
+           strncmp(rule->target, "ffn_gate_inp", strlen("ffn_gate_inp")) == 0;
 }

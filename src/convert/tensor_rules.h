@@ -14,6 +14,9 @@
 typedef enum tensor_group {
     GROUP_TEXT,      /* once in the model */
     GROUP_LAYER,     /* in each layer, and in the MTP block */
+    GROUP_DENSE,     /* the same of a dense model */
+    GROUP_EXPERTS,   /* the same of a model with experts */
+    GROUP_EXPERT,    /* the same, one tensor per expert: they become one tensor */
     GROUP_ATTENTION, /* in each attention layer, and in the MTP block */
     GROUP_DELTANET,  /* in each DeltaNet layer */
     GROUP_MTP,       /* once in the MTP block */
@@ -34,7 +37,8 @@ typedef enum tensor_order {
     ORDER_HEAD_ROWS, /* all rows; state_dim rows per head */
     ORDER_HEADS,     /* all rows; one row per head */
     ORDER_COLUMNS,   /* all columns; state_dim columns per head */
-    ORDER_FRAMES     /* [n][2][k] to two tensors [n][k] */
+    ORDER_FRAMES,    /* [n][2][k] to two tensors [n][k] */
+    ORDER_GATE_UP    /* [experts][2 n][k] to two tensors [experts][n][k] */
 } tensor_order;
 
 typedef struct tensor_rule {
@@ -49,7 +53,8 @@ typedef struct tensor_rule {
 /* A tensor of the checkpoint and its rule. */
 typedef struct tensor_match {
     const tensor_rule *rule;
-    uint32_t index; /* of the block of the GGUF file */
+    uint32_t index;  /* of the block of the GGUF file */
+    uint32_t expert; /* of GROUP_EXPERT */
 } tensor_match;
 
 extern const tensor_rule tensor_rules[];

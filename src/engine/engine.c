@@ -95,8 +95,10 @@ static void engine_take_scratch(mote_engine *e, arena *a)
 {
     const mote_engine_options *o = &e->options;
     const hparams *hp = &e->model->hp;
-    forward_scratch_take(&e->forward.s, a, hp, e->model->w.kinds, o->batch, o->sessions,
-                         o->positions, o->drafts);
+    forward_scratch_take(&e->forward.s, a, hp, &e->model->w, o->batch, o->sessions, o->positions,
+                         o->drafts);
+    const bool limited = o->expert_memory < e->model->w.expert_bytes;
+    expert_pages_take(&e->experts, a, hp, limited ? o->expert_memory : 0);
     e->forward.nn.worker_bytes = nn_worker_bytes(e->model->w.kinds);
     e->forward.nn.worker_memory = arena_take(a, o->threads, e->forward.nn.worker_bytes);
     e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
@@ -134,7 +136,11 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
     mote_model_info info;
     mote_model_describe(m, &info);
     mote_memory *mem = &e->memory;
-    *mem = (mote_memory){.weights = m->files.bytes + m->vision_files.bytes + m->draft_files.bytes,
+    const uint64_t all = m->w.expert_bytes, kept = o->expert_memory;
+    const uint64_t experts = kept == 0 || kept > all ? all : kept;
+    *mem = (mote_memory){.weights = m->files.bytes + m->vision_files.bytes + m->draft_files.bytes -
+                                    all + experts,
+                         .experts = experts,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
     uint64_t pages, states, tails;
@@ -237,6 +243,7 @@ static mote_status engine_take_all(mote_engine *e, mote_error *err)
     e->forward.nn.k = &e->model->kernels;
     e->forward.nn.pool = e->threads;
     e->forward.batch = o->batch;
+    e->forward.pages = &e->experts;
     engine_init_rope(e);
     return MOTE_OK;
 }

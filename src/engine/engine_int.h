@@ -118,6 +118,7 @@ struct mote_engine {
     mote_engine_options options; /* with defaults filled in */
     float yarn;                  /* effective factor, from the options or the file; 1: off */
     forward forward;
+    expert_pages experts;
     pool *threads;
     block_pool pages, states, tails;
     uint32_t *kept_counts;  /* [states.n]: marks on each state */

@@ -29,26 +29,42 @@ static bool tensor_is_matrix(const gguf_tensor *t)
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         if (name_contains(t->name, small[i]))
             return false;
-    return t->format != NULL && t->n_dims == 2;
+    return t->format != NULL && (t->n_dims == 2 || t->n_dims == 3);
 }
 
 static bool tensor_is_gate(const gguf_tensor *t)
 {
-    static const char name[] = ".ffn_gate.weight";
-    const size_t n = sizeof name - 1;
-    return t->name.n > n && memcmp(t->name.p + t->name.n - n, name, n) == 0;
+    static const char *const names[] = {".ffn_gate.weight", ".ffn_gate_shexp.weight",
+                                        ".ffn_down_exps.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+        if (t->name.n > n && memcmp(t->name.p + t->name.n - n, names[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Feed-forward units of a tensor of tensor_is_gate. The gate of experts may be merged with another
+ * tensor, so for these it is the columns of ffn_down_exps. */
+static uint64_t tensor_units(const gguf_tensor *t)
+{
+    return t->n_dims == 3 ? t->dims[0] : t->dims[1];
 }
 
 static mote_status work_count(model_work *out, const gguf *file, mote_error *err)
 {
-    uint32_t blocks = 0, drafts = 0, value_heads = 0, heads = 0, interval = GROUP;
+    uint32_t blocks = 0, drafts = 0, value_heads = 0, heads = 0, interval = GROUP, used = 1;
     bool found;
+    char key[GGUF_MAX_KEY];
     *out = (model_work){.quant = gguf_file_type(file)};
-    TRY(gguf_get_u32(file, "qwen35.block_count", &blocks, NULL, err));
-    TRY(gguf_get_u32(file, "qwen35.nextn_predict_layers", &drafts, &found, err));
-    TRY(gguf_get_u32(file, "qwen35.ssm.time_step_rank", &value_heads, NULL, err));
-    TRY(gguf_get_u32(file, "qwen35.attention.head_count", &heads, NULL, err));
-    TRY(gguf_get_u32(file, "qwen35.full_attention_interval", &interval, &found, err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "block_count", key), &blocks, NULL, err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "nextn_predict_layers", key), &drafts, &found, err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "ssm.time_step_rank", key), &value_heads, NULL,
+                     err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "attention.head_count", key), &heads, NULL, err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "full_attention_interval", key), &interval, &found,
+                     err));
+    TRY(gguf_get_u32(file, gguf_arch_key(file, "expert_used_count", key), &used, &found, err));
     const uint32_t layers = blocks - (drafts < blocks ? drafts : 0);
     const gguf_tensor *head = gguf_find_tensor(file, "output.weight");
     if (head == NULL)
@@ -64,10 +80,12 @@ static mote_status work_count(model_work *out, const gguf *file, mote_error *err
         const int64_t layer = gguf_block_of(t->name);
         if (layer < 0 || layer >= layers || !tensor_is_matrix(t))
             continue;
-        out->bytes[t->format->format] += t->bytes;
-        out->rows[t->format->format] += t->dims[1];
-        out->products[t->format->format] += t->dims[0] * t->dims[1];
-        out->feed_forward += tensor_is_gate(t) ? t->dims[1] : 0;
+        /* Of a tensor of experts a token reads `used` matrices. */
+        const uint64_t matrices = t->n_dims == 3 && used < t->dims[2] ? used : t->dims[2];
+        out->bytes[t->format->format] += t->bytes / t->dims[2] * matrices;
+        out->rows[t->format->format] += t->dims[1] * matrices;
+        out->products[t->format->format] += t->dims[0] * t->dims[1] * matrices;
+        out->feed_forward += tensor_is_gate(t) ? tensor_units(t) * matrices : 0;
     }
     const uint32_t attentions = layers / (interval > 0 ? interval : GROUP);
     const uint64_t deltas = layers - attentions;

@@ -67,7 +67,7 @@ const fit_mix *fit_mix_find(const char *name)
 
 static bool mix_is_better(const fit_mix *mix, const char *tensor, uint32_t i, uint32_t n)
 {
-    const bool down = strcmp(tensor, "ffn_down") == 0;
+    const bool down = strncmp(tensor, "ffn_down", strlen("ffn_down")) == 0;
     if (!down && strcmp(tensor, "attn_qkv") != 0 && strcmp(tensor, "attn_v") != 0)
         return false;
     switch (mix->rule) {
@@ -145,38 +145,53 @@ static void entry_array(shape_writer *w, const char *key, gguf_type type, uint64
     put_u64(&w->entries, n);
 }
 
+/* "qwen35.name", or "qwen35moe.name" of a model with experts. */
+static const char *shape_key(const shape_writer *w, const char *name, char key[NAME_BYTES])
+{
+    snprintf(key, NAME_BYTES, "%s.%s", w->shape->experts > 0 ? "qwen35moe" : "qwen35", name);
+    return key;
+}
+
+/* A zero is not written. */
 static void shape_add_hparams(shape_writer *w)
 {
     const model_shape *s = w->shape;
+    const bool dense = s->experts == 0;
+    char key[NAME_BYTES];
     const struct {
-        const char *key;
+        const char *name;
         uint32_t value;
     } numbers[] = {
-        {"qwen35.block_count", s->layers},
-        {"qwen35.context_length", s->context},
-        {"qwen35.embedding_length", s->embedding},
-        {"qwen35.feed_forward_length", s->feed_forward},
-        {"qwen35.attention.head_count", s->heads},
-        {"qwen35.attention.head_count_kv", s->kv_heads},
-        {"qwen35.attention.key_length", HEAD_DIM},
-        {"qwen35.attention.value_length", HEAD_DIM},
-        {"qwen35.rope.dimension_count", 64},
-        {"qwen35.full_attention_interval", ATTENTION_EVERY},
-        {"qwen35.ssm.conv_kernel", CONV_TAPS},
-        {"qwen35.ssm.state_size", STATE_DIM},
-        {"qwen35.ssm.group_count", KEY_HEADS},
-        {"qwen35.ssm.time_step_rank", s->value_heads},
-        {"qwen35.ssm.inner_size", s->value_heads * STATE_DIM},
-        {"qwen35.vocab_size", s->vocabulary},
+        {"block_count", s->layers},
+        {"context_length", s->context},
+        {"embedding_length", s->embedding},
+        {"feed_forward_length", dense ? s->feed_forward : 0},
+        {"expert_count", s->experts},
+        {"expert_used_count", s->experts_used},
+        {"expert_feed_forward_length", dense ? 0 : s->feed_forward},
+        {"expert_shared_feed_forward_length", s->shared_feed_forward},
+        {"attention.head_count", s->heads},
+        {"attention.head_count_kv", s->kv_heads},
+        {"attention.key_length", HEAD_DIM},
+        {"attention.value_length", HEAD_DIM},
+        {"rope.dimension_count", 64},
+        {"full_attention_interval", ATTENTION_EVERY},
+        {"ssm.conv_kernel", CONV_TAPS},
+        {"ssm.state_size", STATE_DIM},
+        {"ssm.group_count", KEY_HEADS},
+        {"ssm.time_step_rank", s->value_heads},
+        {"ssm.inner_size", s->value_heads * STATE_DIM},
+        {"vocab_size", s->vocabulary},
     };
-    entry_text(w, "general.architecture", "qwen35");
+    entry_text(w, "general.architecture", dense ? "qwen35" : "qwen35moe");
     entry_text(w, "general.name", "qwen3.5-of-this-shape");
     entry_u32(w, "general.file_type", w->mix->file_type);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        entry_u32(w, numbers[i].key, numbers[i].value);
-    entry_f32(w, "qwen35.attention.layer_norm_rms_epsilon", 1e-6f);
-    entry_f32(w, "qwen35.rope.freq_base", 1e7f);
-    entry_array(w, "qwen35.rope.dimension_sections", GGUF_I32, 4);
+        if (numbers[i].value != 0)
+            entry_u32(w, shape_key(w, numbers[i].name, key), numbers[i].value);
+    entry_f32(w, shape_key(w, "attention.layer_norm_rms_epsilon", key), 1e-6f);
+    entry_f32(w, shape_key(w, "rope.freq_base", key), 1e7f);
+    entry_array(w, shape_key(w, "rope.dimension_sections", key), GGUF_I32, 4);
     for (size_t i = 0; i < 4; i++)
         put_u32(&w->entries, (const uint32_t[]){11, 11, 10, 0}[i]);
 }
@@ -223,36 +238,52 @@ static uint64_t shape_padded(uint64_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void shape_add_tensor(shape_writer *w, const char *name, quant_format format, uint64_t d0,
-                             uint64_t d1)
+/* d1 and d2 0: fewer dimensions. */
+static void shape_add_tensor_3d(shape_writer *w, const char *name, quant_format format, uint64_t d0,
+                                uint64_t d1, uint64_t d2)
 {
     uint64_t row_bytes = 0;
+    const uint64_t rows = (d1 != 0 ? d1 : 1) * (d2 != 0 ? d2 : 1);
     if (!mem_grow(&w->tensors, w->n_tensors, &w->room, sizeof *w->tensors) ||
         !quant_row_bytes(format, d0, &row_bytes)) {
         w->failed = true;
         return;
     }
     shape_tensor *t = &w->tensors[w->n_tensors++];
-    *t = (shape_tensor){
-        .format = format, .offset = w->data_bytes, .bytes = row_bytes * (d1 != 0 ? d1 : 1)};
+    *t = (shape_tensor){.format = format, .offset = w->data_bytes, .bytes = row_bytes * rows};
     snprintf(t->name, sizeof t->name, "%s", name);
     put_string(&w->table, name);
-    put_u32(&w->table, d1 != 0 ? 2 : 1);
+    put_u32(&w->table, d2 != 0 ? 3 : d1 != 0 ? 2 : 1);
     put_u64(&w->table, d0);
     if (d1 != 0)
         put_u64(&w->table, d1);
+    if (d2 != 0)
+        put_u64(&w->table, d2);
     put_u32(&w->table, quant_get(format)->gguf_id);
     put_u64(&w->table, t->offset);
     w->data_bytes += shape_padded(t->bytes);
 }
 
-static void shape_add_matrix(shape_writer *w, uint32_t layer, const char *name, uint64_t columns,
-                             uint64_t rows)
+static void shape_add_tensor(shape_writer *w, const char *name, quant_format format, uint64_t d0,
+                             uint64_t d1)
+{
+    shape_add_tensor_3d(w, name, format, d0, d1, 0);
+}
+
+/* experts 0: a plain matrix. */
+static void shape_add_matrices(shape_writer *w, uint32_t layer, const char *name, uint64_t columns,
+                               uint64_t rows, uint64_t experts)
 {
     char full[NAME_BYTES];
     snprintf(full, sizeof full, "blk.%u.%s.weight", layer, name);
     const bool better = mix_is_better(w->mix, name, layer, w->shape->layers);
-    shape_add_tensor(w, full, better ? w->mix->better : w->mix->most, columns, rows);
+    shape_add_tensor_3d(w, full, better ? w->mix->better : w->mix->most, columns, rows, experts);
+}
+
+static void shape_add_matrix(shape_writer *w, uint32_t layer, const char *name, uint64_t columns,
+                             uint64_t rows)
+{
+    shape_add_matrices(w, layer, name, columns, rows, 0);
 }
 
 /* A tensor that is never quantised; d1 0: one dimension. */
@@ -291,6 +322,25 @@ static void shape_add_delta(shape_writer *w, uint32_t i)
     shape_add_floats(w, i, "ssm_norm.weight", STATE_DIM, 0);
 }
 
+static void shape_add_feed_forward(shape_writer *w, uint32_t i)
+{
+    const model_shape *s = w->shape;
+    if (s->experts == 0) {
+        shape_add_matrix(w, i, "ffn_gate", s->embedding, s->feed_forward);
+        shape_add_matrix(w, i, "ffn_up", s->embedding, s->feed_forward);
+        shape_add_matrix(w, i, "ffn_down", s->feed_forward, s->embedding);
+        return;
+    }
+    shape_add_matrices(w, i, "ffn_gate_exps", s->embedding, s->feed_forward, s->experts);
+    shape_add_matrices(w, i, "ffn_up_exps", s->embedding, s->feed_forward, s->experts);
+    shape_add_matrices(w, i, "ffn_down_exps", s->feed_forward, s->embedding, s->experts);
+    shape_add_matrix(w, i, "ffn_gate_shexp", s->embedding, s->shared_feed_forward);
+    shape_add_matrix(w, i, "ffn_up_shexp", s->embedding, s->shared_feed_forward);
+    shape_add_matrix(w, i, "ffn_down_shexp", s->shared_feed_forward, s->embedding);
+    shape_add_floats(w, i, "ffn_gate_inp.weight", s->embedding, s->experts);
+    shape_add_floats(w, i, "ffn_gate_inp_shexp.weight", s->embedding, 0);
+}
+
 static void shape_add_tensors(shape_writer *w)
 {
     const model_shape *s = w->shape;
@@ -300,9 +350,7 @@ static void shape_add_tensors(shape_writer *w)
     if (!s->tied)
         shape_add_tensor(w, "output.weight", w->mix->head, s->embedding, s->vocabulary);
     for (uint32_t i = 0; i < s->layers; i++) {
-        shape_add_matrix(w, i, "ffn_gate", s->embedding, s->feed_forward);
-        shape_add_matrix(w, i, "ffn_up", s->embedding, s->feed_forward);
-        shape_add_matrix(w, i, "ffn_down", s->feed_forward, s->embedding);
+        shape_add_feed_forward(w, i);
         shape_add_floats(w, i, "attn_norm.weight", s->embedding, 0);
         shape_add_floats(w, i, "post_attention_norm.weight", s->embedding, 0);
         if ((i + 1) % ATTENTION_EVERY == 0)

@@ -18,6 +18,8 @@
 #include "base/cursor.h"
 #include "base/mem.h"
 
+#include <stdio.h>
+
 /* ---- reading ---- */
 
 enum {
@@ -515,6 +517,16 @@ mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *fo
         return gguf_type_error(key, "an integer from 0 to 4294967295", err);
     *out = (uint32_t)value;
     return MOTE_OK;
+}
+
+const char *gguf_arch_key(const gguf *g, const char *name, char key[GGUF_MAX_KEY])
+{
+    str arch = {"", 0};
+    bool found;
+    if (gguf_get_str(g, "general.architecture", &arch, &found, NULL) != MOTE_OK)
+        arch = (str){"", 0};
+    snprintf(key, GGUF_MAX_KEY, "%.*s.%s", STR_ARG(arch), name);
+    return key;
 }
 
 mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found, mote_error *err)

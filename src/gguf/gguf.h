@@ -115,6 +115,10 @@ mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found
 mote_status gguf_get_bool(const gguf *g, const char *key, bool *out, bool *found, mote_error *err);
 mote_status gguf_get_str(const gguf *g, const char *key, str *out, bool *found, mote_error *err);
 
+/* Writes the key "ARCH.name" of the file's architecture, such as "qwen35.block_count", and returns
+ * `key`. */
+const char *gguf_arch_key(const gguf *g, const char *name, char key[GGUF_MAX_KEY]);
+
 /* general.file_type as text, such as "Q4_K_M", or the name of one of mote's own mixes; NULL: absent,
  * or not a type of this model family. */
 const char *gguf_file_type(const gguf *g);

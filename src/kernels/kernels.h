@@ -72,6 +72,8 @@ typedef void kern_layernorm_fn(const float *x, const float *w, const float *b, s
                                float *y);
 /* y = y + x */
 typedef void kern_add_fn(const float *x, size_t n, float *y);
+/* y = fma(a, x, y) */
+typedef void kern_axpy_fn(float a, const float *x, size_t n, float *y);
 /* y = silu(gate) * up. y may be either. */
 typedef void kern_silu_mul_fn(const float *gate, const float *up, size_t n, float *y);
 /* y = gelu(y + b); slot gelu_tanh or gelu_erf. */

@@ -211,7 +211,7 @@ nn_acts forward_draft(const forward *f, const draft_row *rows, size_t n)
     const nn_product u = {&d->join, f->s.x, f->hp->n_embd};
     nn_linear(&f->nn, &run.join, n, &u, 1);
     attention_mixer(&p, &d->block, f->layout.draft_layer);
-    feed_forward_swiglu(&p, &d->block);
+    feed_forward(&p, &d->block);
     const nn_acts y = pass_norm(&p, d->out_norm, nn_kind(f->w->head.format));
     pass_tap(&p, "draft", -1, y.x);
     return y;

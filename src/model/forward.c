@@ -6,7 +6,8 @@
  *     for each layer:
  *         x = x + mixer(RMSNorm(x))                       Gated DeltaNet; every fourth layer:
  *                                                         gated attention with RoPE (mrope)
- *         x = x + W_down(silu(W_gate h) * W_up h)         SwiGLU, h = RMSNorm(x)
+ *         x = x + W_down(silu(W_gate h) * W_up h)         SwiGLU, h = RMSNorm(x); or the sum of
+ *                                                         some experts (moe_block.c)
  *     logits = W_head RMSNorm(x)                          only for the requested rows
  *
  * With drafts, draft_block.c computes K and V of the MTP block for all rows before the logits.
@@ -37,7 +38,8 @@ static size_t projection_floats(const hparams *hp)
     const delta_shape d = hparams_delta(hp);
     size_t delta = delta_conv_dim(&d) + delta_value_dim(&d) + 2 * d.value_heads;
     size_t attention = (size_t)KERN_HEAD_DIM * 2 * (hp->n_heads + hp->n_kv);
-    return max_size(max_size(delta, attention), 2 * (size_t)hp->n_ff);
+    size_t ffn = hp->n_experts > 0 ? experts_wide_floats(hp) : 2 * (size_t)hp->n_ff;
+    return max_size(max_size(delta, attention), ffn);
 }
 
 /* Floats per row that a mixer passes to its output projection. */
@@ -47,9 +49,10 @@ static size_t mixer_floats(const hparams *hp)
     return max_size(delta_value_dim(&d), (size_t)KERN_HEAD_DIM * hp->n_heads);
 }
 
-void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, const weights *w,
                           uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts)
 {
+    const nn_kinds kinds = w->kinds;
     /* With drafts mid also holds the joined rows, two embeddings each. */
     const size_t mid = max_size(mixer_floats(hp), drafts ? 2 * (size_t)hp->n_embd : 0);
     s->x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->x);
@@ -57,7 +60,7 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
     s->in.x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->in.x);
     nn_acts_take(&s->in, a, kinds, batch, hp->n_embd);
     s->mid.x = arena_take(a, batch * mid, sizeof *s->mid.x);
-    nn_acts_take(&s->mid, a, kinds, batch, max_size(mid, hp->n_ff));
+    nn_acts_take(&s->mid, a, kinds, batch, max_size(mid, max_size(hp->n_ff, hp->shared_ff)));
     s->wide_bytes = batch * projection_floats(hp) * sizeof *s->wide;
     s->wide = arena_take(a, s->wide_bytes, 1);
     s->cos = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->cos);
@@ -66,6 +69,11 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
     s->parts.acc = arena_take(a, s->parts.capacity, sizeof *s->parts.acc);
     s->delta = arena_take(a, sessions, sizeof *s->delta);
     s->attention = arena_take(a, sessions, sizeof *s->attention);
+    if (hp->n_experts > 0) {
+        const expert_shape experts = hparams_experts(hp);
+        experts_routes_take(&s->routes, a, &experts, batch);
+        experts_slots_take(&s->slots, a, &experts, w->expert_kinds, batch);
+    }
 }
 
 /* ---- a pass ---- */
@@ -74,6 +82,12 @@ void pass_tap(const pass *p, const char *what, int layer, const float *rows)
 {
     if (p->f->tap != NULL)
         p->f->tap(p->f->tap_ctx, what, layer, rows, p->n_rows, p->f->hp->n_embd);
+}
+
+void pass_tap_wide(const pass *p, const char *what, const float *rows, size_t cols)
+{
+    if (p->f->tap != NULL)
+        p->f->tap(p->f->tap_ctx, what, -1, rows, p->n_rows, cols);
 }
 
 /* ---- embedding ---- */
@@ -223,19 +237,28 @@ static void delta_mixer(pass *p, const model_layer *l, uint32_t index)
 }
 
 /* SwiGLU: W_down(silu(W_gate h) * W_up h). */
-void feed_forward_swiglu(pass *p, const model_layer *l)
+static void feed_forward_swiglu(pass *p, const model_layer *l)
 {
+    const ffn_layer *ffn = &l->ffn;
     size_t n_ff = p->f->hp->n_ff;
-    nn_acts in = pass_norm(p, l->ffn_norm, nn_kind(l->gate.format) | nn_kind(l->up.format));
+    nn_acts in = pass_norm(p, l->ffn_norm, nn_kind(ffn->gate.format) | nn_kind(ffn->up.format));
     float *gate = p->s->wide;            /* [rows][n_ff] */
     float *up = gate + p->n_rows * n_ff; /* [rows][n_ff] */
-    const nn_product products[] = {{&l->gate, gate, n_ff}, {&l->up, up, n_ff}};
+    const nn_product products[] = {{&ffn->gate, gate, n_ff}, {&ffn->up, up, n_ff}};
     nn_linear(&p->f->nn, &in, p->n_rows, products, 2);
 
     nn_acts mid = p->s->mid;
     mid.x = gate; /* in place: these are the widest rows of a pass */
-    nn_swiglu(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(l->down.format));
-    pass_project_out(p, &mid, &l->down);
+    nn_swiglu(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(ffn->down.format));
+    pass_project_out(p, &mid, &ffn->down);
+}
+
+void feed_forward(pass *p, const model_layer *l)
+{
+    if (p->f->hp->n_experts > 0)
+        feed_forward_experts(p, l);
+    else
+        feed_forward_swiglu(p, l);
 }
 
 /* ---- output ---- */
@@ -386,7 +409,7 @@ bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, f
             delta_mixer(&p, l, f->hp->index[i]);
         if (!pass_call_hook(&p))
             return false;
-        feed_forward_swiglu(&p, l);
+        feed_forward(&p, l);
         if (f->tap != NULL) { /* tests compare the complete residual stream */
             nn_residual(&f->nn, p.s->x, p.pending, p.n_rows, f->hp->n_embd);
             p.pending = NULL;

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "model/cache_layout.h"
+#include "model/expert_pages.h"
 #include "model/weights.h"
 #include "nn/nn.h"
 
@@ -45,8 +46,9 @@ typedef struct pass_segment {
     bool aborted; /* set by the hook: the segment is removed and its memory not used again */
 } pass_segment;
 
-/* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm", with
- * drafts also "hidden" (all rows after the final norm) and "draft" (outputs of the MTP block). */
+/* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm"; with
+ * experts "moe_x" (input of the block), "experts" (their numbers), "expert_weights", "moe" (output);
+ * with drafts also "hidden" (all rows after the final norm) and "draft" (outputs of the MTP block). */
 typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float *rows,
                             size_t n_rows, size_t n_cols);
 
@@ -62,6 +64,8 @@ typedef struct forward_scratch {
     attn_parts parts;
     delta_segment *delta;    /* [sessions] */
     attn_segment *attention; /* [sessions] */
+    expert_routes routes;    /* with experts */
+    expert_slots slots;      /* with experts; gate and up are in `wide` */
 } forward_scratch;
 
 typedef struct forward {
@@ -72,6 +76,7 @@ typedef struct forward {
     nn nn;
     uint32_t batch;
     forward_scratch s;
+    expert_pages *pages; /* with experts */
     /* Called before each sublayer; NULL: off. May set `aborted` of segments. false: cancel. */
     bool (*hook)(void *ctx);
     void *hook_ctx;
@@ -79,9 +84,9 @@ typedef struct forward {
     void *tap_ctx;
 } forward;
 
-/* Allocates the scratch of passes of `batch` rows from the arena (or counts it); `kinds`: the input
- * formats that the model's matrices read; `drafts`: for passes of the MTP block too. */
-void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
+/* Allocates the scratch of passes of `batch` rows from the arena (or counts it). `drafts`: for
+ * passes of the MTP block too. */
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, const weights *w,
                           uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts);
 
 /* Runs the segments, at most f->batch rows together. Writes the requested logits of all segments in

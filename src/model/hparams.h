@@ -6,13 +6,17 @@
 #include "gguf/gguf.h"
 #include "nn/attention.h"
 #include "nn/deltanet.h"
+#include "nn/experts.h"
 
 enum { HP_MAX_LAYERS = 256 };
 
 typedef struct hparams {
     uint32_t n_layers; /* without the draft head */
     uint32_t n_draft;  /* draft (MTP) blocks after the layers: 0 or 1 */
-    uint32_t n_embd, n_ff;
+    uint32_t n_embd;
+    uint32_t n_ff;                   /* of a dense model; otherwise 0 */
+    uint32_t n_experts, n_used;      /* routed experts of a layer, and those of a token; 0: dense */
+    uint32_t expert_ff, shared_ff;   /* with experts: of a routed expert, of the shared expert */
     uint32_t n_heads, n_kv;          /* attention: query heads, KV heads */
     uint32_t key_heads, value_heads; /* DeltaNet */
     uint32_t n_vocab;                /* rows of the embedding table, padding included */
@@ -35,6 +39,7 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err);
 mote_status hparams_check_draft(const hparams *hp, const gguf *draft, mote_error *err);
 
 delta_shape hparams_delta(const hparams *hp);
+expert_shape hparams_experts(const hparams *hp);
 attn_shape hparams_attention(const hparams *hp, mote_kv kv);
 
 #endif

@@ -14,8 +14,9 @@
 
 /* ---- binder ---- */
 
-mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
-                      const gguf_tensor **out)
+/* Finds a tensor with exactly these dimensions, fastest first. */
+static mote_status bind_find_3d(binder *b, const char *name, uint64_t d0, uint64_t d1, uint64_t d2,
+                                const gguf_tensor **out)
 {
     const gguf_tensor *t = gguf_find_tensor(b->g, name);
     if (t == NULL)
@@ -24,13 +25,21 @@ mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
         return err_set(b->err, MOTE_E_UNSUPPORTED,
                        "tensor '%s' has format %s, which is not supported", name,
                        quant_gguf_name(t->gguf_type));
-    if (t->dims[0] != d0 || t->dims[1] != d1 || t->dims[2] != 1 || t->dims[3] != 1)
-        return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' is %llu x %llu, expected %llu x %llu",
-                       name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
-                       (unsigned long long)d0, (unsigned long long)d1);
-    b->parameters += d0 * d1;
+    if (t->dims[0] != d0 || t->dims[1] != d1 || t->dims[2] != d2 || t->dims[3] != 1)
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%s' is %llu x %llu x %llu, expected %llu x %llu x %llu", name,
+                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                       (unsigned long long)t->dims[2], (unsigned long long)d0,
+                       (unsigned long long)d1, (unsigned long long)d2);
+    b->parameters += d0 * d1 * d2;
     *out = t;
     return MOTE_OK;
+}
+
+mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
+                      const gguf_tensor **out)
+{
+    return bind_find_3d(b, name, d0, d1, 1, out);
 }
 
 /* Files made from NVFP4 checkpoints have a factor per matrix in a tensor of its own: X.scale for
@@ -64,10 +73,10 @@ mote_status bind_factor(binder *b, const char *name, float *factor)
     return MOTE_OK;
 }
 
-mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
+/* The matrix of a tensor with rows of `cols` values. */
+static mote_status bind_rows(binder *b, const char *name, const gguf_tensor *t, uint64_t rows,
+                             uint64_t cols, nn_matrix *m)
 {
-    const gguf_tensor *t = NULL;
-    TRY(bind_find(b, name, cols, rows, &t));
     float factor;
     TRY(bind_factor(b, name, &factor));
     uint64_t row_bytes;
@@ -85,6 +94,39 @@ mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t col
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)row_bytes,
                      .factor = factor};
+    return MOTE_OK;
+}
+
+mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
+{
+    const gguf_tensor *t = NULL;
+    TRY(bind_find(b, name, cols, rows, &t));
+    return bind_rows(b, name, t, rows, cols, m);
+}
+
+mote_status bind_plain_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
+                              nn_matrix *m)
+{
+    TRY(bind_matrix(b, name, rows, cols, m));
+    if (m->format->block_values != 1)
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' has format %s; supported: unquantised floats", name,
+                       m->format->name);
+    return MOTE_OK;
+}
+
+/* A matrix of each expert. */
+static mote_status bind_experts(binder *b, const char *name, uint64_t rows, uint64_t cols,
+                                uint64_t n_experts, expert_matrix *m)
+{
+    const gguf_tensor *t = NULL;
+    TRY(bind_find_3d(b, name, cols, rows, n_experts, &t));
+    TRY(bind_rows(b, name, t, rows, cols, &m->first));
+    m->stride = m->first.rows * m->first.row_bytes;
+    b->expert_kinds |= nn_kind(t->format);
+    b->kinds |= NN_EXPERTS;
+    b->expert_bytes += t->bytes;
+    b->expert_parameters += rows * cols * n_experts;
     return MOTE_OK;
 }
 
@@ -195,6 +237,53 @@ static mote_status bind_delta(binder *b, const hparams *hp, uint32_t i, delta_la
     return bind_vector(b, block_name(n, i, "ssm_norm.weight"), KERN_STATE_DIM, &d->small.norm);
 }
 
+/* The gate and up matrices of the experts are two tensors, or one with 2 * expert_ff rows per
+ * expert, those of the gate first. */
+static mote_status bind_gate_up(binder *b, const hparams *hp, uint32_t i, moe_layer *m)
+{
+    const uint64_t ff = hp->expert_ff, experts = hp->n_experts;
+    char n[NAME_BYTES];
+    if (gguf_find_tensor(b->g, block_name(n, i, "ffn_gate_up_exps.weight")) != NULL) {
+        TRY(bind_experts(b, n, 2 * ff, hp->n_embd, experts, &m->gate));
+        m->gate.first.rows = (size_t)ff;
+        m->up = m->gate;
+        m->up.first.data += (size_t)ff * m->gate.first.row_bytes;
+        return MOTE_OK;
+    }
+    if (gguf_find_tensor(b->g, block_name(n, i, "ffn_gate_exps.weight")) == NULL)
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%s' is missing, and so is 'blk.%u.ffn_gate_up_exps.weight', which "
+                       "may replace it",
+                       n, i);
+    TRY(bind_experts(b, n, ff, hp->n_embd, experts, &m->gate));
+    return bind_experts(b, block_name(n, i, "ffn_up_exps.weight"), ff, hp->n_embd, experts, &m->up);
+}
+
+static mote_status bind_moe(binder *b, const hparams *hp, uint32_t i, moe_layer *m)
+{
+    char n[NAME_BYTES];
+    TRY(bind_plain_matrix(b, block_name(n, i, "ffn_gate_inp.weight"), hp->n_experts, hp->n_embd,
+                          &m->router));
+    TRY(bind_plain_matrix(b, block_name(n, i, "ffn_gate_inp_shexp.weight"), 1, hp->n_embd,
+                          &m->shared_gate));
+    TRY(bind_gate_up(b, hp, i, m));
+    return bind_experts(b, block_name(n, i, "ffn_down_exps.weight"), hp->n_embd, hp->expert_ff,
+                        hp->n_experts, &m->down);
+}
+
+static mote_status bind_ffn(binder *b, const hparams *hp, uint32_t i, ffn_layer *f)
+{
+    const bool shared = hp->n_experts > 0;
+    const uint32_t ff = shared ? hp->shared_ff : hp->n_ff;
+    char n[NAME_BYTES];
+    TRY(bind_matrix(b, block_name(n, i, shared ? "ffn_gate_shexp.weight" : "ffn_gate.weight"), ff,
+                    hp->n_embd, &f->gate));
+    TRY(bind_matrix(b, block_name(n, i, shared ? "ffn_up_shexp.weight" : "ffn_up.weight"), ff,
+                    hp->n_embd, &f->up));
+    return bind_matrix(b, block_name(n, i, shared ? "ffn_down_shexp.weight" : "ffn_down.weight"),
+                       hp->n_embd, ff, &f->down);
+}
+
 static mote_status bind_layer(binder *b, const hparams *hp, uint32_t i, bool is_attention,
                               model_layer *l)
 {
@@ -206,9 +295,9 @@ static mote_status bind_layer(binder *b, const hparams *hp, uint32_t i, bool is_
         TRY(bind_attention(b, hp, i, &l->attention));
     else
         TRY(bind_delta(b, hp, i, &l->delta));
-    TRY(bind_matrix(b, block_name(n, i, "ffn_gate.weight"), hp->n_ff, hp->n_embd, &l->gate));
-    TRY(bind_matrix(b, block_name(n, i, "ffn_up.weight"), hp->n_ff, hp->n_embd, &l->up));
-    return bind_matrix(b, block_name(n, i, "ffn_down.weight"), hp->n_embd, hp->n_ff, &l->down);
+    if (hp->n_experts > 0)
+        TRY(bind_moe(b, hp, i, &l->moe));
+    return bind_ffn(b, hp, i, &l->ffn);
 }
 
 /* The block is that after the layers, also in a file without the layers. */
@@ -248,11 +337,14 @@ static mote_status weights_bind_all(binder *b, const hparams *hp, const gguf *dr
                        w->layers != NULL ? &w->layers[i] : &counted));
     }
     w->parameters = b->parameters;
+    w->expert_parameters = b->expert_parameters;
     if (draft != NULL)
         b->g = draft;
     if (hp->n_draft > 0 || draft != NULL)
         TRY(bind_draft(b, hp, &w->draft));
     w->kinds = b->kinds;
+    w->expert_kinds = b->expert_kinds;
+    w->expert_bytes = b->expert_bytes;
     return MOTE_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "model/hparams.h"
+#include "nn/experts.h"
 #include "nn/nn.h"
 
 /* ---- layers ---- */
@@ -38,14 +39,28 @@ typedef struct delta_layer {
     delta_weights small;
 } delta_layer;
 
+/* Feed-forward network. With experts it is the shared expert. */
+typedef struct ffn_layer {
+    nn_matrix gate, up; /* [n_ff or shared_ff][n_embd] */
+    nn_matrix down;     /* [n_embd][n_ff or shared_ff] */
+} ffn_layer;
+
+/* Mixture of experts. */
+typedef struct moe_layer {
+    nn_matrix router;       /* [n_experts][n_embd], floats */
+    nn_matrix shared_gate;  /* [1][n_embd], floats */
+    expert_matrix gate, up; /* [expert_ff][n_embd] of each expert */
+    expert_matrix down;     /* [n_embd][expert_ff] of each expert */
+} moe_layer;
+
 typedef struct model_layer {
     const float *mixer_norm; /* [n_embd], RMSNorm before the mixer */
     const float *ffn_norm;   /* [n_embd], RMSNorm before the feed-forward network */
     bool is_attention;
     attention_layer attention; /* if is_attention */
     delta_layer delta;         /* otherwise */
-    nn_matrix gate, up;        /* [n_ff][n_embd] */
-    nn_matrix down;            /* [n_embd][n_ff] */
+    ffn_layer ffn;
+    moe_layer moe; /* if the model has experts */
 } model_layer;
 
 /* Multi-token prediction (MTP) head; see draft_block.c. */
@@ -63,8 +78,11 @@ typedef struct weights {
     const float *out_norm; /* [n_embd] */
     model_layer *layers;   /* [n_layers] */
     draft_head draft;
-    nn_kinds kinds;      /* input formats that the matrices read */
-    uint64_t parameters; /* without the draft head */
+    nn_kinds kinds;             /* input formats that the matrices read */
+    nn_kinds expert_kinds;      /* those that the routed experts read */
+    uint64_t expert_bytes;      /* of the routed experts in the file, draft head included */
+    uint64_t expert_parameters; /* of the routed experts, without the draft head */
+    uint64_t parameters;        /* without the draft head */
     uint64_t private_bytes;
     void *memory; /* holds all decoded tensors */
 } weights;
@@ -80,8 +98,10 @@ void weights_fini(weights *w);
 typedef struct binder {
     const gguf *g;
     const kern_table *k;
-    arena memory;        /* without a base: only counts */
-    nn_kinds kinds;      /* input formats of the matrices bound so far */
+    arena memory;   /* without a base: only counts */
+    nn_kinds kinds; /* input formats of the matrices bound so far */
+    nn_kinds expert_kinds;
+    uint64_t expert_bytes, expert_parameters;
     uint64_t parameters; /* of the tensors bound so far */
     mote_error *err;
 } binder;
@@ -93,6 +113,9 @@ mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
 mote_status bind_factor(binder *b, const char *name, float *factor);
 /* A matrix that stays in the file: y [rows] = m x [cols]. */
 mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m);
+/* A matrix of floats that stays in the file, for products with full precision. */
+mote_status bind_plain_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
+                              nn_matrix *m);
 /* A matrix decoded to float32, for products with full precision. */
 mote_status bind_float_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
                               nn_matrix *m);

@@ -125,7 +125,7 @@ static size_t task_rows(const nn_matrix *w, size_t n_tokens, uint32_t threads)
 }
 
 /* Rows of a matrix times all tokens. The factor is a multiplication of the finished sum. */
-static void matrix_multiply(const nn_matrix *w, const kern_gemm_args *args)
+void nn_matrix_multiply(const nn_matrix *w, const kern_gemm_args *args)
 {
     w->gemm(args);
     if (w->factor == 0)
@@ -155,7 +155,7 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
         .y_stride = p->y_stride,
         .scratch = nn_worker(run->n, worker),
     };
-    matrix_multiply(p->w, &args);
+    nn_matrix_multiply(p->w, &args);
 }
 
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
@@ -202,7 +202,7 @@ static void picked_task(void *ctx, uint32_t task, uint32_t worker)
         .y_stride = run->n_ids,
         .scratch = nn_worker(run->n, worker),
     };
-    matrix_multiply(run->w, &args);
+    nn_matrix_multiply(run->w, &args);
 }
 
 void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, const mote_token *ids,

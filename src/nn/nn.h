@@ -45,19 +45,33 @@ typedef struct nn_acts {
 } nn_acts;
 
 /* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. NN_UNPACKED: some
- * of the matrices have an unpacked format. */
+ * of the matrices have an unpacked format. NN_EXPERTS: some belong to experts. */
 typedef unsigned nn_kinds;
-enum { NN_UNPACKED = 1 << QUANT_N_ACTS };
+enum { NN_UNPACKED = 1 << QUANT_N_ACTS, NN_EXPERTS = 2 << QUANT_N_ACTS };
 
 static inline nn_kinds nn_kind(const quant_info *format)
 {
     return 1u << format->act | (format->unpacked ? NN_UNPACKED : 0u);
 }
 
+/* Outputs of one expert for some rows, at the end of a worker's memory if the model has experts. */
+enum {
+    NN_TILE_ROWS = 128,
+    NN_TILE_COLS = 256,
+    NN_TILE_BYTES = NN_TILE_ROWS * NN_TILE_COLS * (int)sizeof(float)
+};
+
 /* Scratch memory of one worker for matrices of these kinds. */
 static inline size_t nn_worker_bytes(nn_kinds kinds)
 {
-    return kinds & NN_UNPACKED ? NN_WORKER_BYTES : KERN_SCRATCH_BYTES;
+    const size_t gemm = kinds & NN_UNPACKED ? NN_WORKER_BYTES : KERN_SCRATCH_BYTES;
+    return kinds & NN_EXPERTS ? gemm + NN_TILE_BYTES : gemm;
+}
+
+static inline float *nn_worker_tile(const nn *n, uint32_t worker)
+{
+    unsigned char *end = (unsigned char *)nn_worker(n, worker) + n->worker_bytes;
+    return (float *)(void *)(end - NN_TILE_BYTES);
 }
 
 /* Takes arena memory for the quantised forms of `rows` rows of at most `cols` values. Does not set
@@ -86,6 +100,9 @@ static inline void nn_matrix_row(const nn_matrix *m, size_t row, float *x)
 {
     m->format->decode(m->data + row * m->row_bytes, m->cols / m->format->block_values, x);
 }
+
+/* The product that `a` describes, of rows of the matrix, and its factor. */
+void nn_matrix_multiply(const nn_matrix *m, const kern_gemm_args *a);
 
 /* The GEMM kernel of a weight format. */
 kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format);

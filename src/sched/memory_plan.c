@@ -42,6 +42,7 @@ static mote_engine_options plan_engine_options(const sched *s)
         .kept_states = s->kept_states,
         .logits_rows = o->parallel + (o->spec != SPEC_OFF ? SCHED_DRAFT_ROWS : SCHED_SCORE_ROWS),
         .drafts = o->spec != SPEC_OFF,
+        .expert_memory = o->expert_memory,
         .kv = o->kv,
         .yarn = o->yarn,
         .pin = o->pin};

@@ -49,7 +49,8 @@ typedef struct sched_options {
     /* NULL: the user chose `memory`, and an open kv_tokens grows to fill it. Otherwise the name of
      * the limit that the machine sets; an open kv_tokens stays at its default or is reduced. */
     const char *memory_source;
-    uint32_t threads; /* threads, kv, yarn, pin: as in mote_engine_options */
+    uint64_t expert_memory; /* this, threads, kv, yarn, pin: as in mote_engine_options */
+    uint32_t threads;
     mote_kv kv;
     float yarn;
     mote_pin pin;

@@ -19,7 +19,8 @@
  *     mtp =                                file with an MTP head; empty: none
  *
  * and the shape: parameters, layers, attention-layers, embedding, feed-forward, heads, kv-heads,
- * value-heads, vocabulary, tied, context, vision-parameters, mtp-parameters.
+ * value-heads, vocabulary, tied, context, vision-parameters, mtp-parameters; of a model with experts
+ * also experts, experts-used, shared-feed-forward, and feed-forward is that of an expert.
  */
 #ifndef MOTE_STORE_KNOWN_MODELS_H
 #define MOTE_STORE_KNOWN_MODELS_H
@@ -46,8 +47,10 @@ extern const char *const known_grade_names[N_GRADES]; /* "small", "balanced", "b
 typedef struct model_shape {
     uint32_t layers; /* a multiple of 4; every fourth is attention */
     uint32_t embedding, feed_forward;
-    uint32_t heads, kv_heads; /* of attention layers, 256 values each */
-    uint32_t value_heads;     /* of DeltaNet layers, 128 values each; 16 key heads */
+    uint32_t experts, experts_used; /* 0: a dense model */
+    uint32_t shared_feed_forward;   /* of the shared expert */
+    uint32_t heads, kv_heads;       /* of attention layers, 256 values each */
+    uint32_t value_heads;           /* of DeltaNet layers, 128 values each; 16 key heads */
     uint32_t vocabulary;
     uint32_t context;
     bool tied; /* the output matrix is the embedding matrix */

@@ -16,7 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char supported[] = "qwen35"; /* architecture */
+static bool architecture_is_supported(const char *name)
+{
+    return strcmp(name, "qwen35") == 0 || strcmp(name, "qwen35moe") == 0;
+}
 
 const char *store_origin_name(store_origin origin)
 {
@@ -270,7 +273,7 @@ void store_check_files(store *s, store_model *m)
         return;
     }
     m->architecture = store_text(s, head.architecture);
-    if (head.architecture[0] != '\0' && strcmp(head.architecture, supported) != 0) {
+    if (head.architecture[0] != '\0' && !architecture_is_supported(head.architecture)) {
         m->foreign = true;
         snprintf(why, sizeof why, "mote does not run the architecture %s", head.architecture);
         m->broken = store_text(s, why);

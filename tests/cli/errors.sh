@@ -74,7 +74,7 @@ wrong 2 "--json and --out - exclude each other: both write to stdout [bad_argume
 
 wrong 3 "no such file: $work/none.gguf; give the path of a .gguf file [not_found]" run "$work/none.gguf" --raw a
 wrong 3 "qwen3.5:4b is not installed; try: mote pull qwen3.5:4b [not_found]" show qwen3.5:4b
-wrong 3 "there is no qwen3.5:3b; the sizes of qwen3.5 are: qwen3.5:0.8b, qwen3.5:2b, qwen3.5:4b, qwen3.5:9b, qwen3.5:27b [not_found]" run qwen3.5:3b a
+wrong 3 "there is no qwen3.5:3b; the sizes of qwen3.5 are: qwen3.5:0.8b, qwen3.5:2b, qwen3.5:4b, qwen3.5:9b, qwen3.5:27b, qwen3.5:35b-a3b [not_found]" run qwen3.5:3b a
 wrong 3 "qwen3.5:4b has no quantisation q3_k_m; there are: q4_k_m, q4_k_s, q5_k_m, q6_k, q8_0, ud-q4_k_xl, ud-q8_k_xl, bf16 [not_found]" run qwen3.5:4b-q3_k_m a
 wrong 3 "$work has no .gguf file of a model [not_found]" tokenize "$work" a
 

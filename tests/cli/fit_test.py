@@ -38,10 +38,10 @@ maker.add_vocabulary(vocabulary)
 
 
 def make_model(path, size, kind, data):
-    w = maker.Writer()
-    maker.add_hparams(w, size, kind, 0)
+    w, layers = maker.Writer(), maker.SIZES[size][0]
+    maker.add_hparams(w, size, layers, kind, 0)
     w.entries += vocabulary.entries
-    maker.add_tensors(w, size, kind, 0)
+    maker.add_tensors(w, size, layers, kind, 0)
     w.write(path, data)
 
 
@@ -56,7 +56,7 @@ def fit(*arguments, code=0):
 
 
 def by_name(report):
-    return {(m["name"].split("-")[0], m["quant"]): m for m in report["models"]}
+    return {(m["name"].removesuffix("-" + m["quant"].lower()), m["quant"]): m for m in report["models"]}
 
 
 def plan(path, context):
@@ -65,15 +65,15 @@ def plan(path, context):
 
 def check_memory(work):
     rows = by_name(fit("--no-measure"))
-    assert len(rows) == 30, sorted(rows)
-    for size in ("0.8b", "2b", "4b", "9b", "27b"):
+    assert len(rows) == 32, sorted(rows)
+    for size in ("0.8b", "2b", "4b", "9b", "27b", "35b-a3b"):
         for kind in ("q4_k_m", "q8_0"):
             path = work / "hollow.gguf"
             make_model(path, size, kind, maker.hollow)
             row = rows[f"qwen3.5:{size}", kind.upper()]
             for context, memory in ((8192, row["memory"]), (262144, row["memory_full"])):
                 real = plan(path, context)
-                for part in ("kv_cache", "recurrent_state", "scratch"):
+                for part in ("kv_cache", "recurrent_state", "scratch", "experts"):
                     assert real[part] == memory[part], (size, kind, part, real, memory)
                 # the plan of a file counts its path
                 assert real["model"] - len(str(path)) == memory["model"], (size, kind, real, memory)
@@ -117,8 +117,8 @@ def check_table():
     failed = mote("fit", "qwen3.5:3b", code=3)
     assert "0.8b" in failed.stderr and "27b" in failed.stderr, failed.stderr
     lines = mote("fit", "--no-measure", "--memory", "64GB").stdout.splitlines()
-    assert len(lines) == 10 and lines[0].startswith("This machine: ") and lines[1].startswith("MODEL "), lines
-    assert len(mote("fit", "--no-measure", "--memory", "64GB", "--all").stdout.splitlines()) == 35
+    assert len(lines) == 12 and lines[0].startswith("This machine: ") and lines[1].startswith("MODEL "), lines
+    assert len(mote("fit", "--no-measure", "--memory", "64GB", "--all").stdout.splitlines()) == 39
 
 
 def check_choice():
@@ -128,10 +128,12 @@ def check_choice():
     fast = {"decode": 2e10, "prefill": 1e12}
     stored.update(read=2e10, decode_rest=1e-4, decode_position=1e-9, prefill_delta=1e-6, prefill_attention=1e-6,
                   prefill_ffn=1e-10, slowdown=1.0,
-                  formats={name: fast for name in ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "BF16")})
+                  formats={name: fast for name in ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "BF16", "F32")})
     path.write_text(json.dumps(stored))
     report = fit("--no-measure", "--memory", "64GB")
-    assert report["recommended"] == "qwen3.5:4b", report["recommended"]
+    assert report["recommended"] == "qwen3.5:35b-a3b", report["recommended"]
+    # the experts do not fit, and 9B is slow
+    assert fit("--no-measure", "--memory", "20GB")["recommended"] == "qwen3.5:4b"
     assert not report["machine"]["busy"], report["machine"]
     assert all(m["decode_at_context"] < m["decode"] for m in report["models"]), report
     assert mote("fit", "--no-measure", "--memory", "64GB").stderr == ""

@@ -18,13 +18,19 @@ call 0 show "$model" --json
 json 'd["mmproj"].endswith("mmproj-mote-tiny-BF16.gguf")'
 json 'list(d) == ["file", "installed_as", "sha256", "mmproj", "mtp", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
 json 'd["file_bytes"] == 8945472 and d["file_type"] == "Q4_K_M" and d["name"] == "mote-tiny" and d["architecture"] == "qwen35"'
-json 'set(d["model"]) == {"parameters", "layers", "attention_layers", "context", "vocabulary", "tokens", "tied", "draft_head", "isa", "private_bytes"}'
+json 'set(d["model"]) == {"parameters", "experts", "experts_used", "layers", "attention_layers", "context", "vocabulary", "tokens", "tied", "draft_head", "isa", "private_bytes"}'
 json 'd["model"]["context"] == 262144 and d["model"]["vocabulary"] == 8192 and d["model"]["tokens"] == 7969 and d["model"]["tied"]'
 json 'd["chat"]["template"] == "qwen3.5-small" and d["chat"]["template_origin"] == "known" and d["chat"]["template_note"] == "" and not d["chat"]["thinks"] and len(d["chat"]["presets"]) == 5'
 json '[p["name"] for p in d["chat"]["presets"] if p["default"]] == ["small/direct/general"]'
-json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "kv_cache", "recurrent_state", "scratch", "total", "drafts", "bytes_per_token", "bytes_per_session"}'
+json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "experts", "model", "kv_cache", "recurrent_state", "scratch", "total", "drafts", "bytes_per_token", "bytes_per_session"}'
 json 'd["memory"]["total"] == sum(d["memory"][k] for k in ("weights", "model", "kv_cache", "recurrent_state", "scratch"))'
 json 'd["n_tensors"] == sum(f["tensors"] for f in d["formats"]) == 123'
+
+# Weights that every token reads, and experts.
+call 0 show "$DATA/golden/moe/moe-bf16.gguf"
+grep -q '^  Experts      16 per layer, 4 per token$' "$work/out" || fail "Experts"
+grep -q '^      every token      4.7 MB          4 686 816  of these, used by every token$' "$work/out" || fail "every token"
+grep -q '^      experts          1.8 MB          1 769 472  of these, 442 kB per token$' "$work/out" || fail "experts"
 
 # The memory plan follows the flags.
 call 0 show "$model" --json -c 8192 --sessions 3 --kv f32

@@ -34,6 +34,11 @@ LAYER = {
     "ssm_conv1d.weight": "linear_attn.conv1d.weight", "ssm_a": "linear_attn.A_log",
     "ssm_dt.bias": "linear_attn.dt_bias", "ssm_norm.weight": "linear_attn.norm.weight",
     "ssm_out.weight": "linear_attn.out_proj.weight",
+    "ffn_gate_inp.weight": "mlp.gate.weight", "ffn_gate_inp_shexp.weight": "mlp.shared_expert_gate.weight",
+    "ffn_gate_exps.weight": "mlp.experts.gate_proj", "ffn_up_exps.weight": "mlp.experts.up_proj",
+    "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_gate_shexp.weight": "mlp.shared_expert.gate_proj.weight",
+    "ffn_up_shexp.weight": "mlp.shared_expert.up_proj.weight",
+    "ffn_down_shexp.weight": "mlp.shared_expert.down_proj.weight",
 }
 MTP = {"nextn.eh_proj.weight": "fc.weight", "nextn.enorm.weight": "pre_fc_norm_embedding.weight",
        "nextn.hnorm.weight": "pre_fc_norm_hidden.weight", "nextn.shared_head_norm.weight": "norm.weight"}
@@ -56,7 +61,7 @@ class Model:
         return self.file.metadata[key][1] if key in self.file.metadata else default
 
     def n(self, key, default=None):
-        return self.get("qwen35." + key, default)
+        return self.get(self.text("general.architecture") + "." + key, default)
 
     def text(self, key):
         return self.get(key).decode()
@@ -173,9 +178,29 @@ def vision_tensors(m):
         yield f"model.visual.{target}.{suffix}", (kind, shape, bytes(data))
 
 
+def experts_of(tensors):
+    """Experts as published: gate and up of a layer in one tensor, those of the MTP block one by one."""
+    for stem in [name.removesuffix("gate_proj") for name in tensors if name.endswith("mlp.experts.gate_proj")]:
+        parts = {p: tensors.pop(f"{stem}{p}_proj") for p in ("gate", "up", "down")}
+        experts = parts["down"][1][0]
+        split = {p: [data[len(data) * e // experts:len(data) * (e + 1) // experts] for e in range(experts)]
+                 for p, (_, _, data) in parts.items()}
+        if stem.startswith("mtp."):
+            for p, (kind, shape, _) in parts.items():
+                for e in range(experts):
+                    tensors[f"{stem}{e}.{p}_proj.weight"] = kind, shape[1:], split[p][e]
+            continue
+        kind, (_, rows, columns), _ = parts["gate"]
+        both = b"".join(gate + up for gate, up in zip(split["gate"], split["up"]))
+        tensors[stem + "gate_up_proj"] = kind, [experts, 2 * rows, columns], both
+        tensors[stem + "down_proj"] = parts["down"]
+    return tensors
+
+
 def tensors_of(m, mmproj):
     layers = m.n("block_count") - m.n("nextn_predict_layers", 0)
     out = {text_name(name, layers): text_tensor(m, name, *rest) for name, rest in m.tensors.items()}
+    out = experts_of(out)
     out.update(vision_tensors(mmproj) if mmproj else {})
     return dict(sorted(out.items()))
 
@@ -230,7 +255,13 @@ def config_of(m, mmproj):
                             "mrope_section": [11, 11, 10], "mrope_interleaved": True},
         "tie_word_embeddings": "output.weight" not in m.tensors,
     }
-    config = {"architectures": ["Qwen3_5ForConditionalGeneration" if mmproj else "Qwen3_5ForCausalLM"],
+    if m.n("expert_count"):
+        del text["intermediate_size"]
+        text |= {"num_experts": m.n("expert_count"), "num_experts_per_tok": m.n("expert_used_count"),
+                 "moe_intermediate_size": m.n("expert_feed_forward_length"),
+                 "shared_expert_intermediate_size": m.n("expert_shared_feed_forward_length")}
+    stem = "Qwen3_5Moe" if m.n("expert_count") else "Qwen3_5"
+    config = {"architectures": [stem + ("ForConditionalGeneration" if mmproj else "ForCausalLM")],
               "model_type": "qwen3_5", "text_config": text, "tie_word_embeddings": text["tie_word_embeddings"]}
     if mmproj:
         v = "clip.vision."

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_elementwise.c - checks of add, silu_mul, gelu_*, conv_silu, rope, max, sum_exp. */
+/* check_elementwise.c - checks of add, axpy, silu_mul, gelu_*, conv_silu, rope, max, sum_exp. */
 #include "kernels/checks.h"
 
 #include <math.h>
@@ -22,6 +22,22 @@ bool check_add(check *c, uint32_t i)
     check_label(c, 0, (double)n * 12, "n=%zu", n);
     CHECK_CALL(c)
     c->table->add(x, n, y);
+    return true;
+}
+
+/* Every fifth factor is 0, 1 or -1. In the bench it is small, so that repeated calls do not
+ * overflow. */
+bool check_axpy(check *c, uint32_t i)
+{
+    const size_t n = length_of(c, i, 2048);
+    if (n == SIZE_MAX)
+        return false;
+    const float *a = check_in_f32(c, 1), *x = check_in_f32(c, n);
+    float *y = check_inout_f32(c, n);
+    const float factor = c->bench ? 0x1p-40f : i % 5 == 4 ? (float)(i % 3) - 1.0f : a[0];
+    check_label(c, 0, (double)n * 12, "n=%zu", n);
+    CHECK_CALL(c)
+    c->table->axpy(factor, x, n, y);
     return true;
 }
 

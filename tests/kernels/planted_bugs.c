@@ -68,6 +68,12 @@ static void add_wrong_at_one_length(const float *x, size_t n, float *y)
         y[32] = -y[32];
 }
 
+static void axpy_rounds_twice(float a, const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + a * x[i];
+}
+
 static void add_crashes(const float *x, size_t n, float *y)
 {
     k_add_ref(x, n, y);
@@ -554,6 +560,8 @@ int main(void)
     PLANT(add, add_changes_input);
     PLANT(add, add_wrong_at_one_length);
     PLANT(add, add_crashes);
+    PLANT(axpy, k_axpy_ref); /* correct: must pass */
+    PLANT(axpy, axpy_rounds_twice);
     PLANT(kv_put_f16, kv_put_wrong_neighbour);
     PLANT(kv_put_f16, kv_put_truncates);
     PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* correct: must pass */

@@ -33,6 +33,9 @@ static const law_bits law_bits_known[] = {
     {"mote-tiny-Q4_K_M", MOTE_KV_Q8_0, 0xa152099f53087351},
     {"mote-tiny-Q4_K_M", MOTE_KV_Q4_0, 0x04dad11320320461},
     {"mote-tiny-BF16", MOTE_KV_F16, 0x538fbfa483a7ad7b},
+    {"moe-bf16", MOTE_KV_F16, 0x97efa87a57b73e87},
+    {"moe-q8_0", MOTE_KV_F16, 0x87b7ca215c0f78ee},
+    {"moe-q4_k_m", MOTE_KV_F16, 0x2bb881687cae193a},
 };
 
 /* NULL: this model has no entry. */

@@ -129,7 +129,8 @@ const char *rig_data(const char *name)
 
 const char *rig_model_path(const char *name)
 {
-    static const char *const directories[] = {"", "shapes/", "models/mote-tiny/", "golden/shapes/"};
+    static const char *const directories[] = {"", "shapes/", "golden/moe/", "models/mote-tiny/",
+                                              "golden/shapes/"};
     for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
         char file[256];
         snprintf(file, sizeof file, "%s%s.gguf", directories[i], name);

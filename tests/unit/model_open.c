@@ -3,7 +3,8 @@
  * model_open.c - valid GGUF files that are not a supported model.
  *
  * Each case changes one metadata value or one tensor name of a small model and opens it. It must be
- * rejected with a message that names the key or tensor, and leak nothing.
+ * rejected with a message that names the key or tensor, and leak nothing. The same for a model with
+ * experts.
  */
 #include "law/rig.h"
 
@@ -64,15 +65,30 @@ static size_t place_of(const char *key)
     return at;
 }
 
+typedef struct changed_number {
+    const char *key;
+    uint32_t value;
+    mote_status status;
+    const char *word;
+} changed_number;
+
+static void change_numbers(const char *arch, const changed_number *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.%s", arch, cases[i].key);
+        memcpy(bytes, original, n_bytes);
+        memcpy(bytes + place_of(key), &cases[i].value, sizeof cases[i].value);
+        mote_status status = open_changed(cases[i].word);
+        if (status != cases[i].status)
+            rig_fail("%s = %u gives %s", key, cases[i].value, mote_status_name(status));
+    }
+}
+
 static void numbers_that_cannot_be(void **unused)
 {
     (void)unused;
-    static const struct {
-        const char *key;
-        uint32_t value;
-        mote_status status;
-        const char *word;
-    } cases[] = {
+    static const changed_number cases[] = {
         {"block_count", 0, MOTE_E_FORMAT, "block_count"},
         {"block_count", 1000, MOTE_E_FORMAT, "block_count"},
         {"block_count", 6, MOTE_E_FORMAT, "blk."},
@@ -84,7 +100,8 @@ static void numbers_that_cannot_be(void **unused)
         {"attention.head_count", 0, MOTE_E_FORMAT, "head_count"},
         {"attention.head_count", 3, MOTE_E_FORMAT, "head counts"},
         {"attention.head_count", 4, MOTE_E_FORMAT, "attn_q.weight"},
-        {"attention.head_count", 32, MOTE_E_UNSUPPORTED, "query heads"},
+        {"attention.head_count", 32, MOTE_E_FORMAT, "attn_q.weight"},
+        {"attention.head_count", 64, MOTE_E_UNSUPPORTED, "query heads"},
         {"attention.head_count_kv", 0, MOTE_E_FORMAT, "head_count_kv"},
         {"attention.head_count_kv", 1, MOTE_E_FORMAT, "attn_k.weight"},
         {"attention.key_length", 128, MOTE_E_UNSUPPORTED, "key_length"},
@@ -103,15 +120,27 @@ static void numbers_that_cannot_be(void **unused)
         {"full_attention_interval", 100, MOTE_E_UNSUPPORTED, "DeltaNet"},
         {"nextn_predict_layers", 2, MOTE_E_UNSUPPORTED, "draft"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "qwen35.%s", cases[i].key);
-        memcpy(bytes, original, n_bytes);
-        memcpy(bytes + place_of(key), &cases[i].value, sizeof cases[i].value);
-        mote_status status = open_changed(cases[i].word);
-        if (status != cases[i].status)
-            rig_fail("%s = %u gives %s", key, cases[i].value, mote_status_name(status));
-    }
+    change_numbers("qwen35", cases, sizeof cases / sizeof *cases);
+}
+
+static void experts_that_cannot_be(void **unused)
+{
+    (void)unused;
+    static const changed_number cases[] = {
+        {"expert_count", 0, MOTE_E_FORMAT, "expert_count"},
+        {"expert_count", 8, MOTE_E_FORMAT, "ffn_gate_inp.weight"},
+        {"expert_count", 2000, MOTE_E_FORMAT, "expert_count"},
+        {"expert_used_count", 0, MOTE_E_FORMAT, "expert_used_count"},
+        {"expert_used_count", 17, MOTE_E_FORMAT, "17 of 16 experts"},
+        {"expert_used_count", 33, MOTE_E_FORMAT, "expert_used_count"},
+        {"expert_feed_forward_length", 0, MOTE_E_FORMAT, "expert_feed_forward_length"},
+        {"expert_feed_forward_length", 48, MOTE_E_UNSUPPORTED, "48 of experts"},
+        {"expert_feed_forward_length", 64, MOTE_E_FORMAT, "ffn_gate_exps.weight"},
+        {"expert_shared_feed_forward_length", 32, MOTE_E_FORMAT, "ffn_gate_shexp.weight"},
+        {"nextn_predict_layers", 2, MOTE_E_UNSUPPORTED, "draft"},
+        {"block_count", 8, MOTE_E_FORMAT, "blk.7."},
+    };
+    change_numbers("qwen35moe", cases, sizeof cases / sizeof *cases);
 }
 
 static void another_architecture(void **unused)
@@ -225,15 +254,32 @@ static void what_it_says_of_itself(void **unused)
     mote_model_close(model);
 }
 
-static int read_original(void **unused)
+static int read_model(const char *name)
 {
-    (void)unused;
-    const char *path = rig_model_path("r2-gqa4-kv2-tied-mtp");
+    const char *path = rig_model_path(name);
     if (path == NULL)
         return -1;
     original = test_file_read(path, &n_bytes);
     bytes = malloc(n_bytes);
     return original != NULL && bytes != NULL ? 0 : -1;
+}
+
+static int read_original(void **unused)
+{
+    (void)unused;
+    return read_model("r2-gqa4-kv2-tied-mtp");
+}
+
+static int read_experts(void **unused)
+{
+    (void)unused;
+    return read_model("moe-bf16");
+}
+
+static int read_merged(void **unused)
+{
+    (void)unused;
+    return read_model("moe-q8_0");
 }
 
 static int free_original(void **unused)
@@ -254,5 +300,12 @@ int main(void)
         cmocka_unit_test(level_of_another_architecture),
         cmocka_unit_test(what_it_says_of_itself),
     };
-    return cmocka_run_group_tests_name("model_open", tests, read_original, free_original);
+    const struct CMUnitTest experts[] = {
+        cmocka_unit_test(experts_that_cannot_be),
+        cmocka_unit_test(every_tensor_is_needed),
+    };
+    const struct CMUnitTest merged[] = {cmocka_unit_test(every_tensor_is_needed)};
+    return cmocka_run_group_tests_name("model_open", tests, read_original, free_original) +
+           cmocka_run_group_tests_name("model_open_experts", experts, read_experts, free_original) +
+           cmocka_run_group_tests_name("model_open_merged", merged, read_merged, free_original);
 }

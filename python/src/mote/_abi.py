@@ -147,6 +147,9 @@ class mote_model_info(Structure):
         ("vocabulary", c_uint32),
         ("tokens", c_uint32),
         ("embedding", c_uint32),
+        ("experts", c_uint32),
+        ("experts_used", c_uint32),
+        ("expert_bytes", c_uint64),
         ("tied", c_bool),
         ("draft_head", c_bool),
         ("vision", c_bool),
@@ -178,12 +181,14 @@ class mote_engine_options(Structure):
         ("yarn", c_float),
         ("pin", c_int),
         ("drafts", c_bool),
+        ("expert_memory", c_uint64),
     ]
 
 
 class mote_memory(Structure):
     _fields_ = [
         ("weights", c_uint64),
+        ("experts", c_uint64),
         ("model", c_uint64),
         ("kv_cache", c_uint64),
         ("recurrent_state", c_uint64),

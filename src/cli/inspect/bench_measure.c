@@ -174,6 +174,11 @@ mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, be
 
 /* ---- memory traffic ---- */
 
+/* Experts of a tensor: those that a token uses, of all. 1 of 1: not a tensor of experts. */
+typedef struct bench_experts {
+    uint32_t used, count;
+} bench_experts;
+
 static bool token_reads(const gguf *g, const gguf_tensor *t, const char *draft_prefix)
 {
     const size_t n = strlen(draft_prefix);
@@ -188,11 +193,25 @@ static mote_status bench_find_draft(const gguf *g, char *prefix, size_t room, mo
 {
     uint32_t blocks = 0, drafts = 0;
     bool found;
-    TRY(gguf_get_u32(g, "qwen35.block_count", &blocks, &found, err));
-    TRY(gguf_get_u32(g, "qwen35.nextn_predict_layers", &drafts, &found, err));
+    char key[GGUF_MAX_KEY];
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "block_count", key), &blocks, &found, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "nextn_predict_layers", key), &drafts, &found, err));
     prefix[0] = '\0';
     if (drafts > 0)
         snprintf(prefix, room, "blk.%u.", blocks - drafts);
+    return MOTE_OK;
+}
+
+static mote_status bench_find_experts(const gguf *g, bench_experts *out, mote_error *err)
+{
+    bool found;
+    char key[GGUF_MAX_KEY];
+    *out = (bench_experts){1, 1};
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "expert_count", key), &out->count, &found, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "expert_used_count", key), &out->used, &found, err));
+    if (out->count == 0 || out->used > out->count)
+        return err_set(err, MOTE_E_FORMAT, "%u of %u experts cannot be used", out->used,
+                       out->count);
     return MOTE_OK;
 }
 
@@ -200,7 +219,13 @@ typedef struct bench_file {
     gguf_files files;
     const gguf *g;
     char draft[24];
+    bench_experts experts; /* of the model */
 } bench_file;
+
+static bench_experts bench_experts_of(const bench_file *o, const gguf_tensor *t)
+{
+    return t->dims[2] > 1 && t->dims[2] == o->experts.count ? o->experts : (bench_experts){1, 1};
+}
 
 static void bench_file_close(bench_file *o)
 {
@@ -214,6 +239,8 @@ static mote_status bench_file_open(bench_file *o, const char *path, mote_error *
     o->g = o->files.gguf;
     if (status == MOTE_OK)
         status = bench_find_draft(o->g, o->draft, sizeof o->draft, err);
+    if (status == MOTE_OK)
+        status = bench_find_experts(o->g, &o->experts, err);
     if (status != MOTE_OK)
         bench_file_close(o);
     return status;
@@ -226,8 +253,9 @@ mote_status bench_weights_of(bench_weights *out, const char *path, mote_error *e
     *out = (bench_weights){.file_bytes = o.files.bytes, .quantization = gguf_file_type(o.g)};
     for (uint64_t i = 0; i < gguf_n_tensors(o.g); i++) {
         const gguf_tensor *t = gguf_tensor_at(o.g, i);
+        const bench_experts e = bench_experts_of(&o, t);
         if (token_reads(o.g, t, o.draft))
-            out->per_token += t->bytes;
+            out->per_token += t->bytes / e.count * e.used;
     }
     bench_file_close(&o);
     return MOTE_OK;
@@ -240,7 +268,12 @@ static double bench_file_read(const bench_file *o, pool *threads)
         const gguf_tensor *t = gguf_tensor_at(o->g, i);
         if (!token_reads(o->g, t, o->draft))
             continue;
-        memory_read(threads, t->data, t->bytes);
+        const bench_experts e = bench_experts_of(o, t);
+        const uint64_t bytes = t->bytes / e.count;
+        /* Experts far apart, and other ones in each tensor, as a token chooses them. */
+        for (uint32_t j = 0; j < e.used; j++)
+            memory_read(threads, t->data + (i * 7 + j * (e.count / e.used)) % e.count * bytes,
+                        bytes);
     }
     return os_now() - start;
 }

@@ -191,6 +191,9 @@ static void show_print_model(const show_state *s)
                    text_quantity(a, (double)info->parameters), info->layers,
                    info->layers - info->attention_layers, info->attention_layers,
                    info->tied ? "; tied embeddings" : "");
+    if (s->on.model != NULL && info->experts > 0)
+        out_printf(o, "\n  Experts      %u per layer, %u per token", info->experts,
+                   info->experts_used);
     out_text(o, "\n");
 }
 
@@ -247,6 +250,13 @@ static void show_print_memory(const show_state *s)
     out_printf(o, "  Memory       context %s, %s, %s\n", text_count(a, s->options->context),
                text_counted(b, s->options->sessions, "session"), load_kv_name(s->options->kv));
     show_print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
+    if (s->info.experts > 0) {
+        show_print_memory_row(o, "  every token", s->memory.weights - s->memory.experts,
+                              "of these, used by every token");
+        snprintf(note, sizeof note, "of these, %s per token",
+                 text_bytes(a, s->info.expert_bytes / s->info.experts * s->info.experts_used));
+        show_print_memory_row(o, "  experts", s->memory.experts, note);
+    }
     show_print_memory_row(o, "model", s->memory.model, "");
     snprintf(note, sizeof note, "%s per token", text_bytes(a, s->token_bytes));
     show_print_memory_row(o, "KV cache", s->memory.kv_cache, note);
@@ -277,6 +287,8 @@ static void show_write_model(strbuf *j, const mote_model_info *info)
 {
     jw_open(j, '{');
     jw_key_uint(j, "parameters", info->parameters);
+    jw_key_uint(j, "experts", info->experts);
+    jw_key_uint(j, "experts_used", info->experts_used);
     jw_key_uint(j, "layers", info->layers);
     jw_key_uint(j, "attention_layers", info->attention_layers);
     jw_key_uint(j, "context", info->context);
@@ -296,6 +308,7 @@ static void show_write_memory(strbuf *j, const show_state *s)
     jw_key_uint(j, "sessions", s->options->sessions);
     jw_key_text(j, "kv", load_kv_name(s->options->kv));
     jw_key_uint(j, "weights", s->memory.weights);
+    jw_key_uint(j, "experts", s->memory.experts);
     jw_key_uint(j, "model", s->memory.model);
     jw_key_uint(j, "kv_cache", s->memory.kv_cache);
     jw_key_uint(j, "recurrent_state", s->memory.recurrent_state);

@@ -158,6 +158,47 @@ static uint64_t load_budget(const mote_model *model, uint64_t given, uint64_t *m
     return ram_budget(machine, *mapped, source);
 }
 
+/* A model with experts runs if everything else and a few experts fit; the others are read from disk
+ * when a token needs them. Returns the bytes of experts that fit, 0: too few. `rest`: bytes of all
+ * other parts. */
+static uint64_t load_experts_in(const mote_model *model, uint64_t rest, uint64_t budget)
+{
+    enum { TOKENS = 4 }; /* experts of so many tokens are the least */
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    if (info.experts == 0 || rest >= budget)
+        return 0;
+    const uint64_t least = TOKENS * (info.expert_bytes / info.experts) * info.experts_used;
+    return budget - rest >= least ? budget - rest : 0;
+}
+
+static void load_warn_disk(const mote_model *model, uint64_t needed, uint64_t budget,
+                           uint64_t experts, const char *source)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    const double kept = (double)experts / (double)info.expert_bytes;
+    const uint64_t token = info.expert_bytes / info.experts * info.experts_used;
+    msg_note(
+        "the model needs %s, available are %s (%s): %.0f %% of the experts stay in memory, the "
+        "others are read from disk, up to %s per token",
+        text_bytes(a, needed), text_bytes(b, budget), source, 100 * kept,
+        text_bytes(c, (uint64_t)((1 - kept) * (double)token)));
+}
+
+bool load_limit_experts(const mote_model *model, uint64_t mapped, uint64_t budget,
+                        const char *source, uint64_t *out)
+{
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    const uint64_t others = budget / 4; /* for sessions */
+    *out = load_experts_in(model, mapped - info.expert_bytes + others, budget);
+    if (*out > 0)
+        load_warn_disk(model, mapped, budget, *out, source);
+    return *out > 0;
+}
+
 int load_prefault(const loaded *l, uint64_t memory)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
@@ -166,6 +207,10 @@ int load_prefault(const loaded *l, uint64_t memory)
     progress p;
     ram machine;
     const uint64_t budget = load_budget(l->model, memory, &mapped, &machine, &source);
+    mote_model_info info;
+    mote_model_describe(l->model, &info);
+    if (mapped > budget && load_experts_in(l->model, mapped - info.expert_bytes, budget) > 0)
+        return CLI_DONE; /* what is read ahead would be evicted again */
     if (mapped > budget)
         return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                         "the weights need %s, available are %s (%s); use a smaller model%s",
@@ -321,6 +366,14 @@ int load_fit_memory(const mote_model *model, const load_options *options,
         return CLI_DONE;
     if (load_reduce(model, options, engine, needed, budget, &most)) {
         load_note_reduced(&before, engine, budget, source);
+        return CLI_DONE;
+    }
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    const uint64_t experts = load_experts_in(model, bytes - info.expert_bytes, budget);
+    if (experts > 0) {
+        load_warn_disk(model, bytes, budget, experts, source);
+        engine->expert_memory = experts;
         return CLI_DONE;
     }
     load_advise(advice, sizeof advice, model, *engine, budget, most);

@@ -83,6 +83,10 @@ int load_model(loaded *l, const struct found_model *m, const char *vision, mote_
 /* The same without reports. */
 mote_status load_open(loaded *l, const struct found_model *m, const char *vision, mote_isa isa,
                       mote_error *err);
+/* For a server with a model of `mapped` bytes that exceeds `budget`: sets how many bytes of its
+ * experts stay in memory, and prints a note. False: it has none, or the rest does not fit. */
+bool load_limit_experts(const mote_model *model, uint64_t mapped, uint64_t budget,
+                        const char *source, uint64_t *out);
 /* Reads the mapped file into memory, with a progress line. A signal ends it. A file that exceeds
  * `memory` bytes, or what is available if that is 0, is refused at once. */
 int load_prefault(const loaded *l, uint64_t memory);

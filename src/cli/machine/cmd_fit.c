@@ -213,6 +213,23 @@ static void fit_print_row(const fit_state *f, const fit_row *row, int width)
                fit_verdict_name(row->verdict), row->installed != NULL ? ", installed" : "");
 }
 
+/* Of models with experts: which weights every token reads. */
+static void fit_print_experts(const fit_state *f)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], name[4 * NAME_COLUMNS + 1];
+    for (uint32_t i = 0; i < f->table.n; i++) {
+        const fit_row *row = &f->table.rows[i];
+        const char *shown = fit_shown_name(f, row);
+        if (row->asked.experts == 0 || !fit_is_shown(f, row))
+            continue;
+        text_fit(name, sizeof name, shown, strlen(shown), NAME_COLUMNS);
+        out_printf(f->call->out,
+                   "%s %s: every token uses %s of the weights and a part of %s of experts.\n", name,
+                   row->quant, text_bytes(a, row->asked.weights - row->asked.experts),
+                   text_bytes(b, row->asked.experts));
+    }
+}
+
 static void fit_print_text(const fit_state *f)
 {
     cli_out *o = f->call->out;
@@ -244,6 +261,7 @@ static void fit_print_text(const fit_state *f)
         f->measured ? "" : ", unknown without a measurement", asked,
         vision ? "Sizes include the vision encoder. " : "",
         hidden ? "--all lists every quantisation." : "");
+    fit_print_experts(f);
 }
 
 /* ---- JSON ---- */
@@ -253,6 +271,7 @@ static void fit_write_memory(strbuf *j, const char *key, const mote_memory *m)
     jw_key(j, key);
     jw_open(j, '{');
     jw_key_uint(j, "weights", m->weights);
+    jw_key_uint(j, "experts", m->experts);
     jw_key_uint(j, "model", m->model);
     jw_key_uint(j, "kv_cache", m->kv_cache);
     jw_key_uint(j, "recurrent_state", m->recurrent_state);

@@ -111,6 +111,8 @@ static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t
     o->memory_source = source;
     if (mapped < budget)
         return CLI_DONE;
+    if (m->n == 1 && load_limit_experts(m->on[0].model, mapped, budget, source, &o->expert_memory))
+        return CLI_DONE;
     return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                     "the weights need %s, %s are available (%s); use a smaller model, or set "
                     "--memory to try anyway",
@@ -133,7 +135,8 @@ int serve_models_open(serve_models *m, server_options *o, uint64_t memory)
     o->fork_server = m->fork_server;
     if (code == CLI_DONE)
         code = models_limit_memory(m, &o->sched, memory);
-    for (size_t i = 0; i < m->n && code == CLI_DONE; i++)
+    /* With experts on disk, what is read ahead would be evicted again. */
+    for (size_t i = 0; i < m->n && code == CLI_DONE && o->sched.expert_memory == 0; i++)
         code = load_prefault(&m->on[i], UINT64_MAX);
     return code;
 }

@@ -42,6 +42,11 @@ void k_add_neon(const float *x, size_t n, float *y)
     body_add(x, n, y);
 }
 
+void k_axpy_neon(float a, const float *x, size_t n, float *y)
+{
+    body_axpy(a, x, n, y);
+}
+
 void k_silu_mul_neon(const float *gate, const float *up, size_t n, float *y)
 {
     body_silu_mul(gate, up, n, y);

@@ -17,6 +17,7 @@ void kern_level_neon(kern_table *t)
     t->gelu_erf = k_gelu_erf_neon;
     t->vision_attn_block = k_vision_attn_block_neon;
     t->add = k_add_neon;
+    t->axpy = k_axpy_neon;
     t->silu_mul = k_silu_mul_neon;
     t->conv_silu = k_conv_silu_neon;
     t->rope = k_rope_neon;

@@ -12,6 +12,13 @@ void k_add_ref(const float *x, size_t n, float *y)
         y[i] = y[i] + x[i];
 }
 
+/* One expert of the weighted sum of a mixture. */
+void k_axpy_ref(float a, const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = fmaf(a, x[i], y[i]);
+}
+
 /* SwiGLU of the feed-forward layer. */
 void k_silu_mul_ref(const float *gate, const float *up, size_t n, float *y)
 {

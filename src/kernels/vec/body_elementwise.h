@@ -121,6 +121,15 @@ static inline void body_add(const float *x, size_t n, float *y)
     }
 }
 
+static inline void body_axpy(float a, const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        const size_t left = vector_count(n, i);
+        const vf sum = vf_fma(vf_set(a), load_count(x + i, left), load_count(y + i, left));
+        store_count(y + i, left, sum);
+    }
+}
+
 static inline void body_silu_mul(const float *gate, const float *up, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {

@@ -43,6 +43,11 @@ void k_add_avx512(const float *x, size_t n, float *y)
     body_add(x, n, y);
 }
 
+void k_axpy_avx512(float a, const float *x, size_t n, float *y)
+{
+    body_axpy(a, x, n, y);
+}
+
 void k_silu_mul_avx512(const float *gate, const float *up, size_t n, float *y)
 {
     body_silu_mul(gate, up, n, y);

@@ -18,6 +18,7 @@ void kern_level_avx2(kern_table *t)
     t->gelu_erf = k_gelu_erf_avx2;
     t->vision_attn_block = k_vision_attn_block_avx2;
     t->add = k_add_avx2;
+    t->axpy = k_axpy_avx2;
     t->silu_mul = k_silu_mul_avx2;
     t->conv_silu = k_conv_silu_avx2;
     t->rope = k_rope_avx2;
@@ -47,6 +48,7 @@ void kern_level_avx512(kern_table *t)
     t->gelu_erf = k_gelu_erf_avx512;
     t->vision_attn_block = k_vision_attn_block_avx512;
     t->add = k_add_avx512;
+    t->axpy = k_axpy_avx512;
     t->silu_mul = k_silu_mul_avx512;
     t->conv_silu = k_conv_silu_avx512;
     t->delta_rows = k_delta_rows_avx512;
