@@ -27,7 +27,7 @@ mote_fast(cli/serve cli_top cli_server)
 mote_fast(cli/shell cli_completion_bash)
 mote_fast(cli/term cli_parts cli_signals)
 mote_fast(cli/convert convert_parts)
-mote_fast(convert convert_bytes unit_safetensors unit_model_id fuzz_safetensors)
+mote_fast(convert convert_bytes unit_safetensors unit_model_id fuzz_safetensors fuzz_imatrix)
 mote_fast(disk_cache unit_disk_cache)
 mote_fast(engine unit_engine_session unit_engine_snapshot unit_engine_memory unit_engine_server
     unit_engine_threads fault_engine exports hello)

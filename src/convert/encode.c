@@ -3,6 +3,7 @@
 #include "convert/encode.h"
 
 #include "base/cpu.h"
+#include "convert/encode_books.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 
@@ -10,20 +11,23 @@
 #include <math.h>
 #include <string.h>
 
-static void encode_f32(const float *values, size_t n, void *out)
+static void encode_f32(const float *values, const float *weights, size_t n, void *out)
 {
+    (void)weights;
     memcpy(out, values, n * sizeof *values);
 }
 
-static void encode_f16(const float *values, size_t n, void *out)
+static void encode_f16(const float *values, const float *weights, size_t n, void *out)
 {
+    (void)weights;
     uint16_t *halves = out;
     for (size_t i = 0; i < n; i++)
         halves[i] = half_f32_to_f16(values[i]);
 }
 
-static void encode_bf16(const float *values, size_t n, void *out)
+static void encode_bf16(const float *values, const float *weights, size_t n, void *out)
 {
+    (void)weights;
     uint16_t *halves = out;
     for (size_t i = 0; i < n; i++)
         halves[i] = half_f32_to_bf16(values[i]);
@@ -91,9 +95,13 @@ static void pack_fives(uint8_t qs[16], uint8_t qh[4], const float *values, float
     memcpy(qh, &high, sizeof high);
 }
 
-static void encode_q4_0(const float *values, size_t n_blocks, void *blocks)
+static void encode_q4_0(const float *values, const float *weights, size_t n_blocks, void *blocks)
 {
     quant_q4_0 *block = blocks;
+    if (weights != NULL) {
+        encode_weighted_q4_0(values, weights, n_blocks, blocks);
+        return;
+    }
     for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
         const float d = block_extreme(values) / -8;
         block->d = half_f32_to_f16(d);
@@ -101,9 +109,13 @@ static void encode_q4_0(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
-static void encode_q4_1(const float *values, size_t n_blocks, void *blocks)
+static void encode_q4_1(const float *values, const float *weights, size_t n_blocks, void *blocks)
 {
     quant_q4_1 *block = blocks;
+    if (weights != NULL) {
+        encode_weighted_q4_1(values, weights, n_blocks, blocks);
+        return;
+    }
     for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
         float low, high;
         block_range(values, &low, &high);
@@ -114,9 +126,13 @@ static void encode_q4_1(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
-static void encode_q5_0(const float *values, size_t n_blocks, void *blocks)
+static void encode_q5_0(const float *values, const float *weights, size_t n_blocks, void *blocks)
 {
     quant_q5_0 *block = blocks;
+    if (weights != NULL) {
+        encode_weighted_q5_0(values, weights, n_blocks, blocks);
+        return;
+    }
     for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
         const float d = block_extreme(values) / -16;
         block->d = half_f32_to_f16(d);
@@ -124,9 +140,13 @@ static void encode_q5_0(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
-static void encode_q5_1(const float *values, size_t n_blocks, void *blocks)
+static void encode_q5_1(const float *values, const float *weights, size_t n_blocks, void *blocks)
 {
     quant_q5_1 *block = blocks;
+    if (weights != NULL) {
+        encode_weighted_q5_1(values, weights, n_blocks, blocks);
+        return;
+    }
     for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
         float low, high;
         block_range(values, &low, &high);
@@ -137,8 +157,9 @@ static void encode_q5_1(const float *values, size_t n_blocks, void *blocks)
     }
 }
 
-static void encode_q8_0(const float *values, size_t n_blocks, void *blocks)
+static void encode_q8_0(const float *values, const float *weights, size_t n_blocks, void *blocks)
 {
+    (void)weights;
     quant_q8_0 *block = blocks;
     for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
         const float d = fabsf(block_extreme(values)) / 127.0f;
@@ -161,6 +182,24 @@ static const encode_k_set *k_set(mote_isa level)
     return &encode_k_baseline;
 }
 
+static const encode_iq4_set *iq4_set(mote_isa level)
+{
+#if defined(__x86_64__)
+    if (cpu_level_contains(level, MOTE_ISA_AVX512))
+        return &encode_iq4_avx512;
+    if (cpu_level_contains(level, MOTE_ISA_AVX2))
+        return &encode_iq4_avx2;
+#endif
+    (void)level;
+    return &encode_iq4_baseline;
+}
+
+static encode_fn *with_book(encode_fn *encode, encode_book_id book)
+{
+    encode_book_get(book);
+    return encode;
+}
+
 encode_fn *encode_find(quant_format format, mote_isa level)
 {
     switch (format) {
@@ -177,6 +216,15 @@ encode_fn *encode_find(quant_format format, mote_isa level)
     case QUANT_Q4_K: return k_set(level)->q4_k;
     case QUANT_Q5_K: return k_set(level)->q5_k;
     case QUANT_Q6_K: return k_set(level)->q6_k;
+    case QUANT_IQ4_NL: return iq4_set(level)->iq4_nl;
+    case QUANT_IQ4_XS: return iq4_set(level)->iq4_xs;
+    case QUANT_IQ2_XXS: return with_book(encode_iq2_xxs, BOOK_IQ2_XXS);
+    case QUANT_IQ2_XS: return with_book(encode_iq2_xs, BOOK_IQ2_XS);
+    case QUANT_IQ2_S: return with_book(encode_iq2_s, BOOK_IQ2_S);
+    case QUANT_IQ3_XXS: return with_book(encode_iq3_xxs, BOOK_IQ3_XXS);
+    case QUANT_IQ3_S: return with_book(encode_iq3_s, BOOK_IQ3_S);
+    case QUANT_IQ1_S: return with_book(encode_iq1_s, BOOK_IQ1);
+    case QUANT_IQ1_M: return with_book(encode_iq1_m, BOOK_IQ1);
     default: return NULL;
     }
 }

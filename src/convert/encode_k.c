@@ -9,9 +9,14 @@
  * (CMakeLists.txt). The operations of one group and their order are
  * those of llama.cpp. A group that needs no search, or keeps its result, takes part with results
  * that are not selected.
+ *
+ * With weights of an importance matrix the weight of an error also depends on the value and on the
+ * superblock, more scales are tried, and the scales of the groups are searched as well
+ * (encode_search.h).
  */
 #include "convert/encode.h"
 
+#include "convert/encode_search.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 
@@ -23,27 +28,38 @@ enum { MAX_GROUPS = 16, MAX_VALUES = 2 * QUANT_SUPERBLOCK };
 /* Loops over groups need a constant count to become vector code. */
 #define SEARCH static inline __attribute__((always_inline))
 
-/* The nearest integer, ties to even, of a value below 2^22. */
-static inline int32_t nearest(float value)
-{
-    const float shifted = value + 0x1.8p23f;
-    int32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    return (bits & 0x7FFFFF) - 0x400000;
-}
-
-static inline int32_t clamp(int32_t code, int32_t low, int32_t high)
-{
-    code = code < high ? code : high;
-    return code > low ? code : low;
-}
-
 /* Values by group. */
 SEARCH void transpose(float *x, const float *values, int groups, int n)
 {
     for (int g = 0; g < groups; g++)
         for (int i = 0; i < n; i++)
             x[i * groups + g] = values[g * n + i];
+}
+
+/* Weights of one superblock by group, from those of the importance matrix: larger for values with
+ * a large magnitude, compared with `share` of the mean square. */
+SEARCH void transpose_weights(float *w, const float *values, const float *weights, float share,
+                              int groups, int n, int stride)
+{
+    float sum = 0;
+    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+        sum += values[i] * values[i];
+    const float mean = share * sum / QUANT_SUPERBLOCK;
+    for (int g = 0; g < groups; g++)
+        for (int i = 0; i < n; i++) {
+            const float v = values[g * n + i];
+            w[i * stride + g] = weights[g * n + i] * sqrtf(mean + v * v);
+        }
+}
+
+/* Sum of the weights of each group. */
+SEARCH void sum_weights(float *sums, const float *w, int groups, int n)
+{
+    for (int g = 0; g < groups; g++)
+        sums[g] = 0;
+    for (int i = 0; i < groups * n; i += groups)
+        for (int g = 0; g < groups; g++)
+            sums[g] += w[i + g];
 }
 
 /* ---- scale and minimum: value = scale * code - min ---- */
@@ -54,6 +70,9 @@ typedef struct affine_search {
     int steps;
     bool absolute; /* error: magnitude, else square */
 } affine_search;
+
+/* With weights of an importance matrix, after `largest`. */
+#define WEIGHTED_SEARCH -0.9f, 0.05f, 36, false
 
 typedef struct affine_groups {
     float scale[MAX_GROUPS], min[MAX_GROUPS];
@@ -195,7 +214,30 @@ static void pack_pairs(uint8_t qs[64], const uint8_t codes[QUANT_SUPERBLOCK])
         }
 }
 
-static void encode_one_q2_k(const float *values, quant_q2_k *block)
+/* The scales of the groups, evenly divided. */
+static void store_q2_scales(quant_q2_k *block, const affine_groups *a)
+{
+    const float scale = largest_of(a->scale, 16), min = largest_of(a->min, 16);
+    block->d = half_f32_to_f16(scale / 15.0f);
+    block->dmin = half_f32_to_f16(min / 15.0f);
+    for (int g = 0; g < 16; g++) {
+        const int32_t s = scale > 0 ? nearest(15.0f / scale * a->scale[g]) : 0;
+        const int32_t m = min > 0 ? nearest(15.0f / min * a->min[g]) : 0;
+        block->scales[g] = (uint8_t)(s | m * 16);
+    }
+}
+
+/* The scales of the groups, searched with weights. */
+static void store_q2_scales_weighted(quant_q2_k *block, const affine_groups *a)
+{
+    uint8_t scales[16], mins[16];
+    block->d = half_f32_to_f16(search_positive(scales, a->scale, a->sum_w, 16, 15));
+    block->dmin = half_f32_to_f16(search_positive(mins, a->min, a->sum_w, 16, 15));
+    for (int g = 0; g < 16; g++)
+        block->scales[g] = (uint8_t)(scales[g] | mins[g] << 4);
+}
+
+static void encode_one_q2_k(const float *values, const float *weights, quant_q2_k *block)
 {
     enum { GROUPS = 16 };
     static const affine_search search = {3, -0.5f, 0.1f, 15, true};
@@ -203,16 +245,18 @@ static void encode_one_q2_k(const float *values, quant_q2_k *block)
     affine_groups a;
     uint8_t codes[QUANT_SUPERBLOCK];
     transpose(x, values, GROUPS, 16);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
-        w[i] = fabsf(x[i]);
-    affine_find(&a, x, w, GROUPS, 16, &search);
-    const float scale = largest_of(a.scale, GROUPS), min = largest_of(a.min, GROUPS);
-    block->d = half_f32_to_f16(scale / 15.0f);
-    block->dmin = half_f32_to_f16(min / 15.0f);
+    if (weights == NULL) {
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+            w[i] = fabsf(x[i]);
+        affine_find(&a, x, w, GROUPS, 16, &search);
+        store_q2_scales(block, &a);
+    } else {
+        static const affine_search weighted = {3, WEIGHTED_SEARCH};
+        transpose_weights(w, values, weights, 1, GROUPS, 16, GROUPS);
+        affine_find(&a, x, w, GROUPS, 16, &weighted);
+        store_q2_scales_weighted(block, &a);
+    }
     for (int g = 0; g < GROUPS; g++) {
-        const int32_t s = scale > 0 ? nearest(15.0f / scale * a.scale[g]) : 0;
-        const int32_t m = min > 0 ? nearest(15.0f / min * a.min[g]) : 0;
-        block->scales[g] = (uint8_t)(s | m * 16);
         d[g] = half_f16_to_f32(block->d) * (float)(block->scales[g] & 15);
         dmin[g] = half_f16_to_f32(block->dmin) * (float)(block->scales[g] >> 4);
     }
@@ -263,25 +307,57 @@ static void store_scales(stored_scales *out, const float *scale, const float *mi
     pack_sixes(out->packed, scales, mins);
 }
 
+/* The same, with a search for the scales. */
+static void store_scales_weighted(stored_scales *out, const float *scale, const float *min,
+                                  const float *sum_w, float *d, float *dmin)
+{
+    uint8_t scales[8], mins[8];
+    out->d = half_f32_to_f16(search_positive(scales, scale, sum_w, 8, 63));
+    out->dmin = half_f32_to_f16(search_positive(mins, min, sum_w, 8, 63));
+    pack_sixes(out->packed, scales, mins);
+    for (int g = 0; g < 8; g++) {
+        uint8_t s, m;
+        quant_q4_k_scale(out->packed, g, &s, &m);
+        d[g] = half_f16_to_f32(out->d) * (float)s;
+        dmin[g] = half_f16_to_f32(out->dmin) * (float)m;
+    }
+}
+
+/* Weights without an importance matrix: magnitude, and its root mean square in the group. */
+SEARCH void magnitude_weights(float *w, const float *x, int groups)
+{
+    float mean[MAX_GROUPS] = {0};
+    for (int i = 0; i < MAX_VALUES; i += groups)
+        for (int g = 0; g < groups; g++)
+            mean[g] += x[i + g] * x[i + g];
+    for (int g = 0; g < groups; g++)
+        mean[g] = sqrtf(mean[g] / 32);
+    for (int i = 0; i < MAX_VALUES; i += groups)
+        for (int g = 0; g < groups; g++)
+            w[i + g] = mean[g] + fabsf(x[i + g]);
+}
+
 /* Two superblocks at the same time: sixteen groups fill a vector register of AVX-512. */
-SEARCH void encode_with_mins(const float *values, const affine_search *search,
+SEARCH void encode_with_mins(const float *values, const float *weights, const affine_search *search,
                              stored_scales stored[2], uint8_t codes[MAX_VALUES])
 {
     enum { GROUPS = 16, N = 32 };
-    float x[MAX_VALUES], w[MAX_VALUES], mean[GROUPS] = {0}, d[GROUPS], dmin[GROUPS];
+    float x[MAX_VALUES], w[MAX_VALUES], d[GROUPS], dmin[GROUPS];
     affine_groups a;
     transpose(x, values, GROUPS, N);
-    for (int i = 0; i < MAX_VALUES; i += GROUPS)
-        for (int g = 0; g < GROUPS; g++)
-            mean[g] += x[i + g] * x[i + g];
-    for (int g = 0; g < GROUPS; g++)
-        mean[g] = sqrtf(mean[g] / 32);
-    for (int i = 0; i < MAX_VALUES; i += GROUPS)
-        for (int g = 0; g < GROUPS; g++)
-            w[i + g] = mean[g] + fabsf(x[i + g]);
+    if (weights == NULL)
+        magnitude_weights(w, x, GROUPS);
+    for (int k = 0; weights != NULL && k < 2; k++)
+        transpose_weights(w + 8 * k, values + k * QUANT_SUPERBLOCK, weights + k * QUANT_SUPERBLOCK,
+                          2, 8, N, GROUPS);
     affine_find(&a, x, w, GROUPS, N, search);
-    for (int k = 0; k < 2; k++)
-        store_scales(&stored[k], a.scale + 8 * k, a.min + 8 * k, d + 8 * k, dmin + 8 * k);
+    for (int k = 0; k < 2; k++) {
+        const float *scale = a.scale + 8 * k, *min = a.min + 8 * k;
+        if (weights == NULL)
+            store_scales(&stored[k], scale, min, d + 8 * k, dmin + 8 * k);
+        else
+            store_scales_weighted(&stored[k], scale, min, a.sum_w + 8 * k, d + 8 * k, dmin + 8 * k);
+    }
     affine_codes(a.codes, x, GROUPS, N, search->largest, d, dmin);
     codes_in_order(codes, a.codes, GROUPS, N, 0);
 }
@@ -322,17 +398,24 @@ static const float *pair_of(const float *values, size_t left, float padded[MAX_V
     return padded;
 }
 
-#define PAIR_ENCODER(name, ...)                                                                    \
-    static void encode_##name(const float *values, size_t n_blocks, void *blocks)                  \
+#define PAIR_ENCODER(name, largest, ...)                                                           \
+    static void encode_##name(const float *values, const float *weights, size_t n_blocks,          \
+                              void *blocks)                                                        \
     {                                                                                              \
-        static const affine_search search = {__VA_ARGS__, false};                                  \
+        static const affine_search search = {largest, __VA_ARGS__, false};                         \
+        static const affine_search weighted = {largest, WEIGHTED_SEARCH};                          \
         quant_##name *block = blocks;                                                              \
-        float padded[MAX_VALUES];                                                                  \
+        float padded[MAX_VALUES], padded_weights[MAX_VALUES];                                      \
         stored_scales stored[2];                                                                   \
         uint8_t codes[MAX_VALUES];                                                                 \
         for (size_t b = 0; b < n_blocks; b += 2) {                                                 \
-            encode_with_mins(pair_of(values + b * QUANT_SUPERBLOCK, n_blocks - b, padded),         \
-                             &search, stored, codes);                                              \
+            const size_t at = b * QUANT_SUPERBLOCK;                                                \
+            const float *pair = pair_of(values + at, n_blocks - b, padded);                        \
+            if (weights == NULL)                                                                   \
+                encode_with_mins(pair, NULL, &search, stored, codes);                              \
+            else                                                                                   \
+                encode_with_mins(pair, pair_of(weights + at, n_blocks - b, padded_weights),        \
+                                 &weighted, stored, codes);                                        \
             for (size_t k = 0; k < 2 && b + k < n_blocks; k++)                                     \
                 put_##name(&block[b + k], &stored[k], codes + k * QUANT_SUPERBLOCK);               \
         }                                                                                          \
@@ -342,9 +425,6 @@ PAIR_ENCODER(q4_k, 15, -1.0f, 0.1f, 20)
 PAIR_ENCODER(q5_k, 31, -0.5f, 0.1f, 15)
 
 /* ---- scale only: value = scale * code ---- */
-
-/* A group with a largest magnitude below this counts as zero. */
-#define GROUP_IS_ZERO 1e-15f
 
 /* The first value with the largest magnitude in each group. */
 SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int groups)
@@ -362,15 +442,21 @@ SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int gr
         zero[g] = largest[g] < GROUP_IS_ZERO;
 }
 
-/* Codes with a given scale, and the weighted sums of least squares; the weight is x squared. */
-SEARCH void scale_sums(int32_t *codes, float *xl, float *l2, const float *x, const float *inverse,
-                       int groups, int bound)
+SEARCH void square_weights(float *w, const float *x)
+{
+    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+        w[i] = x[i] * x[i];
+}
+
+/* Codes with a given scale, and the weighted sums of least squares. */
+SEARCH void scale_sums(int32_t *codes, float *xl, float *l2, const float *x, const float *weights,
+                       const float *inverse, int groups, int bound)
 {
     for (int g = 0; g < groups; g++)
         xl[g] = l2[g] = 0;
     for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
         for (int g = 0; g < groups; g++) {
-            const float v = x[i + g], w = v * v;
+            const float v = x[i + g], w = weights[i + g];
             const int32_t code = clamp(nearest(inverse[g] * v), -bound, bound - 1);
             codes[i + g] = code;
             xl[g] += w * v * (float)code;
@@ -381,7 +467,8 @@ SEARCH void scale_sums(int32_t *codes, float *xl, float *l2, const float *x, con
 /* ---- Q6_K ---- */
 
 /* Tries 19 scales; keeps the one with the largest reduction of the error. */
-SEARCH void scale_search(float *scale, int32_t *codes, const float *x, int groups, int bound)
+SEARCH void scale_search(float *scale, int32_t *codes, const float *x, const float *w, int groups,
+                         int bound)
 {
     float extreme[MAX_GROUPS], inverse[MAX_GROUPS], xl[MAX_GROUPS], l2[MAX_GROUPS];
     float best[MAX_GROUPS];
@@ -389,7 +476,7 @@ SEARCH void scale_search(float *scale, int32_t *codes, const float *x, int group
     group_extremes(extreme, zero, x, groups);
     for (int g = 0; g < groups; g++)
         inverse[g] = (float)-bound / extreme[g];
-    scale_sums(codes, xl, l2, x, inverse, groups, bound);
+    scale_sums(codes, xl, l2, x, w, inverse, groups, bound);
     for (int g = 0; g < groups; g++) {
         scale[g] = l2[g] != 0 ? xl[g] / l2[g] : 0;
         best[g] = scale[g] * xl[g];
@@ -399,7 +486,7 @@ SEARCH void scale_search(float *scale, int32_t *codes, const float *x, int group
             continue;
         for (int g = 0; g < groups; g++)
             inverse[g] = -((float)bound + 0.1f * (float)step) / extreme[g];
-        scale_sums(trial, xl, l2, x, inverse, groups, bound);
+        scale_sums(trial, xl, l2, x, w, inverse, groups, bound);
         for (int g = 0; g < groups; g++) {
             better[g] = l2[g] > 0 && xl[g] * xl[g] > best[g] * l2[g];
             scale[g] = better[g] ? xl[g] / l2[g] : scale[g];
@@ -438,14 +525,18 @@ SEARCH void scale_codes(int32_t *codes, const float *x, int groups, int bound, c
         }
 }
 
-static void encode_one_q6_k(const float *values, quant_q6_k *block)
+static void encode_one_q6_k(const float *values, const float *weights, quant_q6_k *block)
 {
     enum { GROUPS = 16 };
-    float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
+    float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
     int32_t found[QUANT_SUPERBLOCK];
     uint8_t codes[QUANT_SUPERBLOCK];
     transpose(x, values, GROUPS, 16);
-    scale_search(scales, found, x, GROUPS, 32);
+    if (weights == NULL)
+        square_weights(w, x);
+    else
+        transpose(w, weights, GROUPS, 16);
+    scale_search(scales, found, x, w, GROUPS, 32);
     const float extreme = extreme_of(scales, GROUPS);
     memset(block, 0, sizeof *block);
     if (fabsf(extreme) < GROUP_IS_ZERO)
@@ -476,11 +567,13 @@ static void encode_one_q6_k(const float *values, quant_q6_k *block)
 SEARCH void scale_descend(float *scale, int32_t *codes, const float *x, int groups, int bound)
 {
     float extreme[MAX_GROUPS], inverse[MAX_GROUPS], xl[MAX_GROUPS], l2[MAX_GROUPS];
+    float squares[QUANT_SUPERBLOCK];
     int32_t zero[MAX_GROUPS];
+    square_weights(squares, x);
     group_extremes(extreme, zero, x, groups);
     for (int g = 0; g < groups; g++)
         inverse[g] = (float)-bound / extreme[g];
-    scale_sums(codes, xl, l2, x, inverse, groups, bound);
+    scale_sums(codes, xl, l2, x, squares, inverse, groups, bound);
     for (int pass = 0; pass < 5; pass++) {
         int32_t changed = 0;
         for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
@@ -518,25 +611,47 @@ static void pack_q3_scales(uint8_t out[12], const uint8_t scales[16])
     }
 }
 
-static void encode_one_q3_k(const float *values, quant_q3_k *block)
+/* The scales of the groups, evenly divided. */
+static void store_q3_scales(quant_q3_k *block, const float scales[16])
 {
-    enum { GROUPS = 16 };
-    float x[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
-    int32_t found[QUANT_SUPERBLOCK];
-    uint8_t codes[QUANT_SUPERBLOCK], six[GROUPS];
-    transpose(x, values, GROUPS, 16);
-    scale_descend(scales, found, x, GROUPS, 4);
-    const float extreme = extreme_of(scales, GROUPS);
+    const float extreme = extreme_of(scales, 16);
     const float inverse = extreme != 0 ? -32.0f / extreme : 0;
-    memset(block, 0, sizeof *block);
+    uint8_t six[16];
     block->d = half_f32_to_f16(extreme != 0 ? 1 / inverse : 0);
-    for (int g = 0; g < GROUPS; g++) {
-        const int32_t scale = clamp((int8_t)nearest(inverse * scales[g]), -32, 31);
-        six[g] = (uint8_t)(scale + 32);
-        d[g] = half_f16_to_f32(block->d) * (float)scale;
-    }
+    for (int g = 0; g < 16; g++)
+        six[g] = (uint8_t)(clamp((int8_t)nearest(inverse * scales[g]), -32, 31) + 32);
     if (extreme != 0)
         pack_q3_scales(block->scales, six);
+}
+
+/* The scales of the groups, searched with weights. */
+static void store_q3_scales_weighted(quant_q3_k *block, const float scales[16], const float *w)
+{
+    float sums[16];
+    uint8_t six[16];
+    sum_weights(sums, w, 16, 16);
+    block->d = half_f32_to_f16(search_scale(six, scales, sums, 16, 32));
+    pack_q3_scales(block->scales, six);
+}
+
+static void encode_one_q3_k(const float *values, const float *weights, quant_q3_k *block)
+{
+    enum { GROUPS = 16 };
+    float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
+    int32_t found[QUANT_SUPERBLOCK];
+    uint8_t codes[QUANT_SUPERBLOCK];
+    memset(block, 0, sizeof *block);
+    transpose(x, values, GROUPS, 16);
+    if (weights == NULL) {
+        scale_descend(scales, found, x, GROUPS, 4);
+        store_q3_scales(block, scales);
+    } else {
+        transpose_weights(w, values, weights, 2, GROUPS, 16, GROUPS);
+        scale_search(scales, found, x, w, GROUPS, 4);
+        store_q3_scales_weighted(block, scales, w);
+    }
+    for (int g = 0; g < GROUPS; g++)
+        d[g] = half_f16_to_f32(block->d) * (float)quant_q3_k_scale(block->scales, g);
     scale_codes(found, x, GROUPS, 4, d);
     codes_in_order(codes, found, GROUPS, 16, 4);
     for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
@@ -549,11 +664,14 @@ static void encode_one_q3_k(const float *values, quant_q3_k *block)
 /* ---- rows ---- */
 
 #define ENCODER(name)                                                                              \
-    static void encode_##name(const float *values, size_t n_blocks, void *blocks)                  \
+    static void encode_##name(const float *values, const float *weights, size_t n_blocks,          \
+                              void *blocks)                                                        \
     {                                                                                              \
         quant_##name *block = blocks;                                                              \
-        for (size_t b = 0; b < n_blocks; b++)                                                      \
-            encode_one_##name(values + b * QUANT_SUPERBLOCK, block + b);                           \
+        for (size_t b = 0; b < n_blocks; b++) {                                                    \
+            const size_t at = b * QUANT_SUPERBLOCK;                                                \
+            encode_one_##name(values + at, weights != NULL ? weights + at : NULL, block + b);      \
+        }                                                                                          \
     }
 
 ENCODER(q2_k)

@@ -21,9 +21,13 @@ enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8, OWN_CHOICE_BYTES = GGUF_MAX_
 /* Every format holds values up to this: the largest f16, the type of scales. */
 #define HELD_BY_ALL 65504.0f
 
+/* What the file says about the importance matrix; the keys of llama-quantize. */
+#define IMATRIX_KEYS "quantize.imatrix."
+
 typedef struct quant_tensor {
     const gguf_tensor *source;
     quant_format format;
+    const float *weights; /* [columns] of the importance matrix; NULL: none */
     char name[GGUF_MAX_KEY + 1];
     uint64_t rows, row_bytes;
     float cost; /* of an own mix: own_mix_tensor.cost */
@@ -113,6 +117,39 @@ static uint32_t tensor_n_dims(const gguf_tensor *t)
     return n;
 }
 
+/* Weights of the importance matrix for a tensor that may be quantised. */
+static mote_status tensor_find_weights(quant_tensor *t, const imatrix *m, mote_error *err)
+{
+    const gguf_tensor *source = t->source;
+    const imatrix_entry *e = quant_mix_applies(source) ? imatrix_find(m, source->name) : NULL;
+    const uint64_t n = source->dims[0] * source->dims[2]; /* each expert has its own */
+    if (e != NULL && e->n == n)
+        t->weights = e->weights;
+    /* Rows of the embedding are no inputs; llama.cpp ignores an entry of another size for it. */
+    if (e == NULL || t->weights != NULL || str_is(source->name, "token_embd.weight"))
+        return MOTE_OK;
+    return err_set(err, MOTE_E_MISMATCH,
+                   "the importance matrix has %llu values for '%s', which has %llu inputs; use one "
+                   "made with this model",
+                   (unsigned long long)e->n, t->name, (unsigned long long)n);
+}
+
+static mote_status tensor_check_weights(const quant_tensor *t, const quantize_options *o,
+                                        mote_error *err)
+{
+    if (t->format == t->source->format->format || quant_get(t->format)->block_values == 1 ||
+        t->weights != NULL)
+        return MOTE_OK;
+    if (quant_mix_needs_weights(o->mix, t->source, t->format))
+        return err_set(err, MOTE_E_MISMATCH,
+                       "%s needs an importance matrix with '%s' (--imatrix FILE); make one with "
+                       "mote imatrix, or choose Q3_K_S",
+                       o->mix->name, t->name);
+    if (o->imatrix != NULL && o->unweighted != NULL)
+        o->unweighted(o->ctx, t->source);
+    return MOTE_OK;
+}
+
 /* All tensors, in the order of the output, and memory for their rows. */
 static mote_status quantization_list(quantization *q, mote_error *err)
 {
@@ -129,6 +166,8 @@ static mote_status quantization_list(quantization *q, mote_error *err)
             q->cols = q->tensors[i].source->dims[0];
     }
     qsort(q->tensors, q->n, sizeof *q->tensors, by_block_and_name);
+    for (uint32_t i = 0; q->options->imatrix != NULL && i < q->n; i++)
+        TRY(tensor_find_weights(&q->tensors[i], q->options->imatrix, err));
     TRY(pool_new(&q->threads, q->options->threads, err));
     q->scratch = mem_new((size_t)(pool_size(q->threads) * q->cols), sizeof *q->scratch);
     return q->scratch != NULL ? MOTE_OK
@@ -144,6 +183,7 @@ static mote_status quantization_choose(quantization *q, mote_error *err)
     if (mix->reference != NULL)
         mix = quant_mix_find(mix->reference);
     TRY(quant_mix_begin(&state, mix, q->files.gguf, err));
+    state.weighted = q->options->imatrix != NULL;
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
         TRY(tensor_choose(t, &state, q->options->types, err));
@@ -161,6 +201,7 @@ static mote_status quantization_declare(quantization *q, mote_error *err)
 {
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
+        TRY(tensor_check_weights(t, q->options, err));
         TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, tensor_n_dims(t->source),
                                t->source->dims, err));
         t->row_bytes = gguf_writer_tensor_bytes(q->writer, i) / t->rows;
@@ -211,6 +252,28 @@ static void put_own_mix(const quantization *q)
         }
 }
 
+/* The first 127 bytes, as llama-quantize stores texts. */
+static str text_head(str text)
+{
+    return (str){text.p, text.n < 127 ? text.n : 127};
+}
+
+static void put_imatrix(gguf_writer *w, const imatrix *m, const char *path)
+{
+    gguf_writer_str(w, IMATRIX_KEYS "file", text_head(str_of(path)));
+    if (imatrix_dataset(m).n > 0)
+        gguf_writer_str(w, IMATRIX_KEYS "dataset", text_head(imatrix_dataset(m)));
+    gguf_writer_u32(w, IMATRIX_KEYS "entries_count", imatrix_n(m));
+    if (imatrix_chunks(m) > 0)
+        gguf_writer_u32(w, IMATRIX_KEYS "chunks_count", imatrix_chunks(m));
+}
+
+static bool is_imatrix_key(str key)
+{
+    const size_t n = strlen(IMATRIX_KEYS);
+    return key.n > n && memcmp(key.p, IMATRIX_KEYS, n) == 0;
+}
+
 static void put_metadata(const quantization *q)
 {
     static const char version[] = "general.quantization_version", type[] = "general.file_type";
@@ -219,7 +282,8 @@ static void put_metadata(const quantization *q)
         const gguf_kv *kv = gguf_kv_at(g, i);
         const bool split = kv->key.n > 6 && memcmp(kv->key.p, "split.", 6) == 0;
         if (!split && !str_is(kv->key, version) && !str_is(kv->key, type) &&
-            !str_is(kv->key, "general.alignment") && !is_own_key(kv->key))
+            !str_is(kv->key, "general.alignment") && !is_own_key(kv->key) &&
+            !(q->options->imatrix != NULL && is_imatrix_key(kv->key)))
             gguf_writer_copy(q->writer, kv);
     }
     gguf_writer_u32(q->writer, version, QUANTIZATION_VERSION);
@@ -227,6 +291,8 @@ static void put_metadata(const quantization *q)
         gguf_writer_u32(q->writer, type, q->options->mix->file_type);
     else
         put_own_mix(q);
+    if (q->options->imatrix != NULL)
+        put_imatrix(q->writer, q->options->imatrix, q->options->imatrix_path);
     put_tensor_types(q->writer, q->options->types);
 }
 
@@ -241,13 +307,15 @@ static bool row_within(const float *row, size_t n, float largest)
 }
 
 /* Encodes a row. False: a value is not finite, or becomes so. */
-static bool row_encode(const encode_job *j, float *row, size_t n, unsigned char *out)
+static bool row_encode(const encode_job *j, const float *weights, float *row, size_t n,
+                       unsigned char *out)
 {
     const quant_info *info = j->format;
-    const bool usual = row_within(row, n, HELD_BY_ALL);
+    /* Large weights make sums that are not finite. */
+    const bool usual = weights == NULL && row_within(row, n, HELD_BY_ALL);
     if (!usual && !row_within(row, n, FLT_MAX))
         return false;
-    j->encode(row, n / info->block_values, out);
+    j->encode(row, weights, n / info->block_values, out);
     if (usual)
         return true;
     info->decode(out, n / info->block_values, row);
@@ -263,7 +331,10 @@ static void encode_task(void *ctx, uint32_t task, uint32_t worker)
     for (uint64_t i = (uint64_t)task * ROWS_PER_TASK; i < j->n && i < (task + 1ull) * ROWS_PER_TASK;
          i++) {
         s->format->decode(s->data + (j->first + i) * in_bytes, (size_t)s->dims[0], row);
-        if (row_encode(j, row, (size_t)s->dims[0], j->out + i * j->row_bytes))
+        const float *weights = j->tensor->weights;
+        if (weights != NULL)
+            weights += (j->first + i) / s->dims[1] % s->dims[2] * s->dims[0];
+        if (row_encode(j, weights, row, (size_t)s->dims[0], j->out + i * j->row_bytes))
             continue;
         uint64_t known = atomic_load(&j->bad_row);
         while (i < known && !atomic_compare_exchange_weak(&j->bad_row, &known, i))
@@ -286,6 +357,11 @@ static mote_status report_bad_row(const encode_job *j, mote_error *err)
                        "tensor '%s' has the value %g in row %llu: the file is damaged, download or "
                        "convert it again",
                        j->tensor->name, (double)worst, (unsigned long long)row);
+    if (fabsf(worst) <= HELD_BY_ALL)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s': the values of the importance matrix are too large for row "
+                       "%llu; make the importance matrix again",
+                       j->tensor->name, (unsigned long long)row);
     return err_set(err, MOTE_E_UNSUPPORTED,
                    "tensor '%s' has the value %g in row %llu, which %s cannot hold; choose BF16 or "
                    "F32",
@@ -377,6 +453,12 @@ static bool own_progress(void *ctx, own_mix_phase phase, const char *tensor, uin
     return o->measuring == NULL || o->measuring(o->ctx, phase, tensor, done, all);
 }
 
+static const float *own_importance(void *ctx, uint32_t tensor)
+{
+    const quant_tensor *t = &((const quantization *)ctx)->tensors[tensor];
+    return t->source->dims[2] == 1 ? t->weights : NULL;
+}
+
 static mote_status own_choose(quantization *q, own_mix_tensor *list, mote_error *err)
 {
     const quantize_options *options = q->options;
@@ -390,6 +472,7 @@ static mote_status own_choose(quantization *q, own_mix_tensor *list, mote_error 
                                .threads = options->threads,
                                .isa = options->isa,
                                .encode = quantization_encode,
+                               .importance = own_importance,
                                .progress = own_progress,
                                .ctx = q};
     TRY(gguf_files_check_output(&q->files, options->copy, err));
@@ -420,12 +503,33 @@ static mote_status quantization_choose_own(quantization *q, mote_error *err)
 
 /* ---- the file ---- */
 
+/* All weights, so that a partial file is not continued with others. */
+static void put_imatrix_source(const imatrix *m, strbuf *out)
+{
+    char line[64];
+    uint64_t hash = 0xCBF29CE484222325; /* FNV-1a over 32-bit words */
+    for (uint32_t i = 0; i < imatrix_n(m); i++) {
+        const imatrix_entry *e = imatrix_at(m, i);
+        for (uint64_t k = 0; k < e->n; k++) {
+            uint32_t bits;
+            memcpy(&bits, &e->weights[k], sizeof bits);
+            hash = (hash ^ bits) * 0x100000001B3;
+        }
+    }
+    snprintf(line, sizeof line, "imatrix %016llx\n", (unsigned long long)hash);
+    strbuf_text(out, line);
+}
+
 static mote_status quantization_write(quantization *q, mote_error *err)
 {
     strbuf sources = {0};
     uint32_t done = 0;
     TRY(gguf_files_check_output(&q->files, q->options->out, err));
+    if (q->options->imatrix != NULL)
+        TRY(gguf_writer_check_input(q->options->out, q->options->imatrix_path, err));
     gguf_files_put_sources(&q->files, &sources);
+    if (q->options->imatrix != NULL)
+        put_imatrix_source(q->options->imatrix, &sources);
     mote_status status = strbuf_check(&sources, err);
     if (status == MOTE_OK)
         status = gguf_writer_begin(q->writer, q->options->out, strbuf_view(&sources), &done, err);

@@ -8,6 +8,7 @@
 #ifndef MOTE_CONVERT_QUANTIZE_H
 #define MOTE_CONVERT_QUANTIZE_H
 
+#include "convert/imatrix.h"
 #include "convert/own_mix.h"
 #include "convert/quant_mix.h"
 #include "convert/tensor_stream.h"
@@ -16,7 +17,9 @@
 typedef struct quantize_options {
     const char *out; /* NULL: only report the choices */
     const quant_mix *mix;
-    tensor_types *types; /* formats of single tensors; NULL: none */
+    tensor_types *types;      /* formats of single tensors; NULL: none */
+    const imatrix *imatrix;   /* NULL: none */
+    const char *imatrix_path; /* its file; the output names it */
     uint32_t threads;
     mote_isa isa;                 /* as encode_find */
     stream_progress_fn *progress; /* may be NULL */
@@ -27,11 +30,16 @@ typedef struct quantize_options {
     own_mix_progress_fn *measuring; /* may be NULL */
     /* The choice for a tensor, before any data are written. May be NULL. */
     void (*chosen)(void *ctx, const gguf_tensor *t, quant_format format, uint64_t bytes);
+    /* A tensor that is quantised without weights, although there is an importance matrix. May be
+     * NULL. */
+    void (*unweighted)(void *ctx, const gguf_tensor *t);
     void *ctx;
 } quantize_options;
 
-/* MOTE_E_ARG: an expression of `types` matches no matrix. MOTE_E_UNSUPPORTED: another architecture, a tensor that is quantised already, or a value that its
- * format cannot hold. MOTE_E_FORMAT: also a value that is not finite. */
+/* MOTE_E_ARG: an expression of `types` matches no matrix. MOTE_E_UNSUPPORTED: another architecture, a
+ * tensor that is quantised already, or a value that its format cannot hold. MOTE_E_FORMAT: also a
+ * value that is not finite. MOTE_E_MISMATCH: the importance matrix is of another model, or a tensor
+ * needs one and has none. */
 mote_status quantize_file(const char *path, const quantize_options *o, mote_error *err);
 
 #endif

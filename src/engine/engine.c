@@ -320,6 +320,20 @@ uint32_t mote_engine_logits_rows(const mote_engine *e)
     return e->options.logits_rows;
 }
 
+static void engine_observe_linear(void *ctx, const nn_matrix *w, const float *x, size_t n_rows)
+{
+    const mote_engine *e = ctx;
+    e->observe(e->observe_ctx, w->name.p, w->name.n, x, n_rows, w->cols);
+}
+
+void mote_engine_observe(mote_engine *e, mote_observe_fn *fn, void *ctx)
+{
+    e->observe = fn;
+    e->observe_ctx = ctx;
+    e->forward.nn.observe = fn != NULL ? engine_observe_linear : NULL;
+    e->forward.nn.observe_ctx = e;
+}
+
 void engine_set_tap(mote_engine *e, forward_tap_fn *fn, void *ctx)
 {
     e->forward.tap = fn;

@@ -119,6 +119,8 @@ struct mote_engine {
     float yarn;                  /* effective factor, from the options or the file; 1: off */
     forward forward;
     expert_pages experts;
+    mote_observe_fn *observe; /* NULL: off */
+    void *observe_ctx;
     pool *threads;
     block_pool pages, states, tails;
     uint32_t *kept_counts;  /* [states.n]: marks on each state */

@@ -93,7 +93,8 @@ static mote_status bind_rows(binder *b, const char *name, const gguf_tensor *t, 
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)row_bytes,
-                     .factor = factor};
+                     .factor = factor,
+                     .name = t->name};
     return MOTE_OK;
 }
 
@@ -160,7 +161,8 @@ mote_status bind_float_matrix(binder *b, const char *name, uint64_t rows, uint64
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)cols * sizeof(float),
-                     .factor = factor};
+                     .factor = factor,
+                     .name = gguf_find_tensor(b->g, name)->name};
     return MOTE_OK;
 }
 

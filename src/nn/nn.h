@@ -11,14 +11,23 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/str.h"
 #include "kernels/kernels.h"
 #include "quant/quant.h"
+
+struct nn_matrix;
+
+/* Gets the rows that a matrix is multiplied with: x [n_rows][columns of w]. */
+typedef void nn_observe_fn(void *ctx, const struct nn_matrix *w, const float *x, size_t n_rows);
 
 typedef struct nn {
     const kern_table *k;
     pool *pool;
     unsigned char *worker_memory; /* [pool_size][worker_bytes] */
     size_t worker_bytes;          /* nn_worker_bytes() of the matrices, or NN_WORKER_BYTES */
+    /* Called by nn_linear for each of its matrices, on the calling thread; NULL: off. */
+    nn_observe_fn *observe;
+    void *observe_ctx;
 } nn;
 
 /* Scratch memory of one worker: scratch of a GEMM of any format, or the tile of a layer. */
@@ -93,6 +102,7 @@ typedef struct nn_matrix {
     kern_gemm_fn *gemm;
     size_t rows, cols, row_bytes;
     float factor; /* multiplies every output; 0: none */
+    str name;     /* of the tensor, as long as the file is open */
 } nn_matrix;
 
 /* Row `row` as f32, without the factor. */

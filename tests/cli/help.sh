@@ -81,7 +81,7 @@ for command in json.load(open(page))["commands"]:
             continue
         numbers += 1
         words = {"run": ["m", "a"], "perplexity": ["m", "f"], "compare": ["m", "m", "f"], "eval": ["m", "f"],
-                 "quantize": ["m", "o", "q8_0"], "batch": ["i", "o"]}.get(command["name"], ["m"])
+                 "quantize": ["m", "o", "q8_0"], "batch": ["i", "o"], "imatrix": ["m", "f"]}.get(command["name"], ["m"])
         bounds = re.fullmatch(r"(\S+) to (\S+)", flag["range"])
         values = ["x", "-9", str(float(bounds[2]) * 2 + 1) if bounds else "99999999999999999999"]
         for value in values:

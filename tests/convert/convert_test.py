@@ -446,7 +446,7 @@ def case_quantize():
     demand({t["name"]: t["bytes"] for t in document["list"]} == {n: len(t[2]) for n, t in m.tensors.items()}, "--dry-run")
     demand(not (WORK / "none.gguf").exists(), "--dry-run wrote a file")
     for arguments, code, text in (
-            ((TINY, WORK / "o", "Q9"), 2, "unknown type Q9; one of Q2_K"),
+            ((TINY, WORK / "o", "Q9"), 2, "unknown type Q9; one of IQ1_S"),
             ((TINY, out, "Q4_0"), 11, "exists; replace it with -y"),
             ((DATA / "mote-tiny-Q4_K_M.gguf", WORK / "o", "Q8_0"), None, "is Q6_K already; quantise the BF16"),
             ((TINY, WORK / "o", "Q4_0", "--tensor-type", "attn_q"), 2, "attn_q is not REGEX=TYPE"),
@@ -583,6 +583,296 @@ def case_quantize_resume():
         mote(*flags, "-y")
         demand(out.read_bytes() == wanted, f"killed at call {call}: other bytes")
     demand(60 < call < 1000 and continued > 2, f"{call} calls, {continued} runs continued")
+
+
+# ---- importance matrices ----
+
+def importance(model, left_out=()):
+    """Weights for all matrices of a model: name to (weights, tokens). Some columns have weight 0, one matrix has no
+    tokens. The values are exact in float32 and do not depend on the version of Python."""
+    state, entries = 1, {}
+    names = [n for n, (dims, _, _) in sorted(model.tensors.items()) if n.startswith("blk.") and len(dims) == 2
+             and n.endswith("weight") and "norm" not in n and "conv1d" not in n and n not in left_out]
+    for i, name in enumerate(names):
+        values = []
+        for column in range(model.tensors[name][0][0]):
+            state = (state * 1103515245 + 12345) % (1 << 31)
+            zero = i % 5 == 1 and column % 64 < 32
+            values.append(0.0 if zero else (state >> 16 & 255 | 1) * 2.0 ** ((state >> 24 & 7) - 12))
+        entries[name] = values, (0, 3, 512)[min(i, 2)]
+    return entries
+
+
+def write_importance(path, entries):
+    import struct
+    w = Writer()
+    w.text("general.type", "imatrix")
+    w.texts("imatrix.datasets", ["calibration.txt", "second.txt"])
+    w.u32("imatrix.chunk_count", 17)
+    w.u32("imatrix.chunk_size", 512)
+    data = {}
+    for name, (values, count) in entries.items():
+        w.tensor(name + ".in_sum2", [len(values)], "f32")
+        w.tensor(name + ".counts", [1], "f32")
+        data[name + ".in_sum2"] = struct.pack(f"<{len(values)}f", *(v * count for v in values))
+        data[name + ".counts"] = struct.pack("<f", count)
+    w.write(path, lambda f, name, *_: f.write(data[name]))
+
+
+def write_old_importance(path, entries):
+    """The older format has no matrices without tokens; llama.cpp stores 1 for these."""
+    import struct
+    with open(path, "wb") as f:
+        f.write(struct.pack("<i", len(entries)))
+        for name, (values, count) in entries.items():
+            f.write(struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", count or 1, len(values)))
+            f.write(struct.pack(f"<{len(values)}f", *(v * count if count else 1 for v in values)))
+        f.write(struct.pack("<ii", 17, 15) + b"calibration.txt")
+
+
+# SHA-256 of what llama-quantize --imatrix imatrix.gguf (commit b21e4de7) writes with the file of write_importance.
+WEIGHTED = {
+    "Q4_0": "4d948f5698831d1f137379ba00c1224fdaf26f7c11c71e25b182a2965d029ba0",
+    "Q4_1": "1bedf4da1b6ef6e7b8faceb642eb0e7adee7d5202b9ef048b732330ea9e5b540",
+    "Q5_0": "a6f9ca9bebd84118360c72d18ad31c02786fd831fc80249fef7b7b683e7415ff",
+    "Q5_1": "49f6a3b90e7e65bfa0b6ab90ca2b3bb29495bdec61b2bcee16fde538400c7c59",
+    "Q8_0": "94152bb08208c3c451051a7d265de1c037337f566dae718b12a7ae4a6b23a3cb",
+    "Q2_K_S": "b8fec0957fcc9aa3b1d13a139195ccec6e434cfc1af84bf6b4d5e95039ec527a",
+    "Q2_K": "f6e4be2690c5b0b2fa6e173b6e9d2a437fcfb42c90fe306a5ef623c33a2fc88f",
+    "Q3_K_S": "6db115959f33d4e705cff14bddb79742224818f335e48e47f4c83502dbf49974",
+    "Q3_K_M": "16eba565aaef38979e52faddee15cae40d5a287da9324b699805c1824d9a7424",
+    "Q3_K_L": "8a18886c1fc3135ddf416f2c328abe34dd75ac562878499cc2d5b77c5fc18399",
+    "Q4_K_S": "944144f22ff66f60672cfe375ad4a84091aa500e950d8e68c9ad407e3be55cc2",
+    "Q4_K_M": "7b26445163dbffff1740f055bb5ec19ffd61a198d4ec4c13286b3cad7b90e03a",
+    "Q5_K_S": "814e9f45291164f3a8434f4fce2b043fa29d06c7a082b45d57e416ec30c9dc5e",
+    "Q5_K_M": "97a0524da1e9c278bc600828b1bfae3ddf8474d1c7bf77b644679f5e3035c126",
+    "Q6_K": "75633a842d3ee9197c668f53197fb74a19710ad34776669e9152ef4a63077d5a",
+    "IQ4_NL": "7f5673f1be4b3eed57d17502e017456b3ac9564af0020953fa8be8dbc70b9af9",
+    "IQ4_XS": "1fd89de272c56c8bf9d71e869b0bcd20ccbfccf448a41f289d26291975aa0701",
+}
+SHORT_WEIGHTED = {
+    "Q2_K": "7385a0c851f1f92deeb6eb79c0e10ee57289d10d79cdb942a8a73172ea33b301",
+    "Q4_K_M": "6ee7d30f6176f788f922ca5546ab878eeba5d4e5c9131e92ef87ee7f67cbf127",
+    "Q5_0": "299837a5192e9922e5742b2428d94dd5a32ce85f889a2e83bffca867cfb2e7b5",
+    "IQ4_XS": "e3173ebd94345e7892c01be0dc09143412f2ad68ca5aaf5a7dd655ed6407027f",
+    "IQ3_M": "90db923bf551b3c955ccb0f00a65f459a20678799a22d70b8c46bc9596fb3fd3",
+    "IQ2_M": "26219911700dddc4453762fab140d431b0fcae6e478fd9921a568bbbd552c219",
+}
+PART_WEIGHTED = {  # of part_model
+    "IQ3_M": "51f52009f89f1a0576d71ef757b137bc281cee3a3d5c2f4c478ac7ff07b56ccf",
+    "IQ3_S": "662b6a01d11937dd215348ad76af6dd7294b6b4c9b04ce3ff3ecdb800b4f9cdd",
+    "IQ3_XS": "dbd943125b9afb3798e281f671d8e6f4cf91d65cfa57b697e39142125af747d3",
+    "IQ3_XXS": "5bf086c014801614565473a54d8e1ac5cabb0a6189a61f7370e6759e09400945",
+    "IQ2_M": "ea7fb89f37540297b9369f4c2d5291ee090cf72a6ae84b7a7a9eb03845451a4c",
+    "IQ2_S": "b2efe7382f09e5444a96844f4b19248fd25f8008e9c75cf43fc4fbd2e9ce6314",
+    "IQ2_XS": "55ab20afac38232336f57c7d2ce7b1565a0461698b2b4797d3bb504fda2559a8",
+    "IQ2_XXS": "7a2e971a8c09e22492d1283477cc16f1a643baca36b8160b683e34e5af6dfa4b",
+    "IQ1_M": "563dd33f17e0e54fadf4a6b4f60c6fb1e54e1676e1f595b70807ebbb64d580a2",
+    "IQ1_S": "af9e7e6e6af28c61c7112f46966f5df2c5dc41c2a1337e61696e2985d9f21225",
+}
+UNWEIGHTED = {  # without an importance matrix; IQ3 of part_model
+    "IQ4_NL": "3d697c6555b4df57b2bbe5a9a7f6dd1eec9056f98d513394bdf08e510cad757f",
+    "IQ4_XS": "05e4eb532e93f68f7f0310cea259bd94217d63073886bf49a71646a6513dbe90",
+    "IQ3_M": "390194bc61278e4a76486dfc619af385d10d17a3010765e4e88882acd3f5c385",
+    "IQ3_S": "dd0baff23abbafa5e5fca308db92d1c3c5debbc6d84d89cc7b9a8396b13f250e",
+}
+
+
+def part_model(path):
+    """Some matrices of mote-tiny: encoding IQ formats takes long."""
+    whole, w = Model(TINY), Writer()
+    w.entries = [raw for key, (raw, _) in whole.file.metadata.items() if not key.startswith("tokenizer.")]
+    names = ["blk.0.attn_qkv", "blk.0.ffn_down", "blk.1.ffn_down", "blk.1.ffn_up", "blk.1.ffn_gate", "blk.3.attn_k",
+             "blk.3.attn_output", "blk.3.attn_q"]
+    for name in names:
+        w.tensor(name + ".weight", whole.tensors[name + ".weight"][0], "bf16")
+    w.write(path, lambda f, name, *_: f.write(whole.tensors[name][2]))
+
+
+def case_imatrix():
+    os.chdir(WORK)  # the output has the path of the importance matrix
+    short, part = DATA / "shapes/r3-gqa4-untied.gguf", WORK / "part.gguf"
+    part_model(part)
+    for source, hashes in ((TINY, WEIGHTED), (short, SHORT_WEIGHTED), (part, PART_WEIGHTED)):
+        write_importance("imatrix.gguf", importance(Model(source), {"blk.1.ffn_up.weight"} if source == short else ()))
+        for name, wanted in hashes.items():
+            if SANITIZED and source == TINY and name not in ("Q2_K", "Q3_K_S", "Q4_K_S"):
+                continue
+            done = mote("quantize", source, "out.gguf", name, "-y", "--imatrix", "imatrix.gguf")
+            demand(hashlib.sha256(Path("out.gguf").read_bytes()).hexdigest() == wanted, f"{source.name} as {name}")
+            demand(("not in the importance matrix" in done.stderr) == (source != part), done.stderr)
+    for name, wanted in UNWEIGHTED.items():
+        mote("quantize", part if name.startswith("IQ3") else TINY, "out.gguf", name, "-y")
+        demand(hashlib.sha256(Path("out.gguf").read_bytes()).hexdigest() == wanted, f"{name} without weights")
+    write_importance("imatrix.gguf", importance(Model(TINY)))
+    for name in () if SANITIZED else ("Q2_K", "Q3_K_S", "Q4_K_S", "Q6_K", "IQ4_XS", "IQ4_NL"):
+        for flags in (("-t", "7", "--isa", "avx2"), ("--isa", "ref"), ("--isa", "avx512")):
+            run = mote("quantize", TINY, "out.gguf", name, "-y", "--imatrix", "imatrix.gguf", *flags, code=None)
+            demand(run.returncode in (0, 2), run.stderr)
+            demand(run.returncode or hashlib.sha256(Path("out.gguf").read_bytes()).hexdigest() == WEIGHTED[name],
+                   f"{name} {flags}")
+
+
+def case_imatrix_files():
+    """The older format has the same meaning. Damaged files and files of other models are refused."""
+    import struct
+    os.chdir(WORK)
+    source = DATA / "shapes/r3-gqa4-untied.gguf"
+    entries = importance(Model(source))
+    write_importance("imatrix.gguf", entries)
+    write_old_importance("imatrix.dat", entries)
+    for kind in ("gguf", "dat"):
+        mote("quantize", source, f"{kind}.gguf", "Q4_K_M", "--imatrix", f"imatrix.{kind}")
+    a, b = Model("gguf.gguf"), Model("dat.gguf")
+    demand({n: bytes(t[2]) for n, t in a.tensors.items()} == {n: bytes(t[2]) for n, t in b.tensors.items()},
+           "the older format gives other weights")
+    for m, name in ((a, b"imatrix.gguf"), (b, b"imatrix.dat")):
+        demand((m.get("quantize.imatrix.file"), m.get("quantize.imatrix.dataset"),
+                m.get("quantize.imatrix.entries_count"), m.get("quantize.imatrix.chunks_count"))
+               == (name, b"calibration.txt", len(entries), 17), "metadata")
+    old, new = Path("imatrix.dat").read_bytes(), Path("imatrix.gguf").read_bytes()
+    name = next(iter(entries))
+
+    def refuse(text, kind="Q4_K_M", flags=("--imatrix", "bad"), code=None):
+        done = mote("quantize", source, "o.gguf", kind, *flags, code=code)
+        demand(done.returncode != 0 and text in done.stderr, f"expected '{text}', got: {done.stderr}")
+        demand(not list(WORK.glob("o.gguf*")), f"{text}: a file is left")
+
+    for data, text in ((old[:-400], "cut off in entry"), (b"", "bad"), (b"\0\0\0\0", "not an importance matrix"),
+                       (new[:-40], "bad"), (TINY.read_bytes(), "no part of an importance matrix"),
+                       (old.replace(name.encode(), b"\0" * len(name), 1), "invalid name"),
+                       (old[:8 + len(name) + 8] + b"\0\0\x80\x7f" + old[8 + len(name) + 12:], "has the value inf"),
+                       (old[:8 + len(name) + 8] + b"\0\0\x80\xbf" + old[8 + len(name) + 12:], "has the value -"),
+                       (new.replace(b".counts", b".countz", 1), "")):
+        Path("bad").write_bytes(data)
+        refuse(text)
+    entries[name] = entries[name][0][:-1], 512
+    write_importance("bad", entries)
+    refuse("use one made with this model")
+    refuse("IQ2_XS needs an importance matrix with 'blk.", "IQ2_XS", (), 1)
+    refuse("imatrix.none", flags=("--imatrix", "imatrix.none"))
+    entries[name] = [struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]] * (len(entries[name][0]) + 1), 1
+    write_importance("bad", entries)
+    done = mote("quantize", source, "o.gguf", "Q4_0", "--imatrix", "bad", code=None)
+    demand(done.returncode == 0 or "values of the importance matrix are too large" in done.stderr, done.stderr)
+    shutil.copy("imatrix.gguf", "same.gguf")
+    done = mote("quantize", source, "same.gguf", "Q4_0", "--imatrix", "same.gguf", "-y", code=2)
+    demand("would replace the source" in done.stderr, done.stderr)
+
+
+def calibration_text(path):
+    """About 2,500 tokens."""
+    words = "the river was cold and a small boat lay under old trees while people of this town walked home".split()
+    state, text = 7, []
+    for i in range(1600):
+        state = (state * 1103515245 + 12345) % (1 << 31)
+        text.append(words[(state >> 16) % len(words)] + (f" {state >> 20}." if i % 13 == 12 else ""))
+    Path(path).write_text(" ".join(text) + "\n")
+
+
+def collected(path):
+    """name: (sums, count) of a file of `mote imatrix`."""
+    m = Model(path)
+    return {n[:-8]: (floats(t[2]), floats(m.tensors[n[:-8] + ".counts"][2])[0])
+            for n, t in m.tensors.items() if n.endswith(".in_sum2")}
+
+
+# Means of squares that llama-imatrix (commit b21e4de7) -c 512 has for mote-tiny-BF16.gguf and calibration_text:
+# matrix, column, value; and the mean over all columns.
+LLAMA_MEANS = (
+    ("blk.0.attn_qkv.weight", 0, 0.613835),
+    ("blk.0.attn_qkv.weight", None, 0.613337),
+    ("blk.3.attn_output.weight", 100, 0.900056),
+    ("blk.3.attn_output.weight", None, 1.72431),
+    ("blk.7.ffn_down.weight", 255, 6.09837),
+    ("blk.7.ffn_down.weight", None, 67.7275),
+    ("blk.4.ssm_out.weight", 7, 11.5495),
+    ("blk.4.ssm_out.weight", None, 7.96875),
+)
+
+
+def case_imatrix_collect():
+    os.chdir(WORK)
+    calibration_text("text.txt")
+    done = mote("imatrix", TINY, "text.txt", "-o", "one.gguf", "-t", "1", "--json")
+    document = json.loads(done.stdout)
+    chunks = document["chunks"]
+    demand(chunks >= 3 and document["tokens"] == 512 * chunks, done.stdout)
+    for flags in (("-t", "3"), ("-t", "2", "--isa", "avx2")):
+        run = mote("imatrix", TINY, "text.txt", "-o", "other.gguf", "-y", *flags, code=None)
+        demand(run.returncode in (0, 2) and (run.returncode == 0 or "--isa" in flags), run.stderr)
+        demand(run.returncode or Path("other.gguf").read_bytes() == Path("one.gguf").read_bytes(), f"{flags}")
+    m, sums = Model("one.gguf"), collected("one.gguf")
+    demand((m.get("general.type"), m.get("imatrix.datasets"), m.get("imatrix.chunk_count"), m.get("imatrix.chunk_size"))
+           == (b"imatrix", [b"text.txt"], chunks, 512), "metadata")
+    wanted = importance(Model(TINY))
+    demand({n: len(v[0]) for n, v in sums.items()} == {n: len(v[0]) for n, v in wanted.items()}, "matrices")
+    demand(list(m.tensors) == sorted(m.tensors, key=lambda n: (n.rsplit(".", 1)[0], n.endswith("counts"))), "order")
+    for name, (_, count) in sums.items():
+        demand(count == 512 * chunks if not name.startswith("blk.8.") else count > 0, f"{name}: {count} tokens")
+    for name, column, value in LLAMA_MEANS:
+        values, count = sums[name]
+        got = (values[column] if column is not None else sum(values) / len(values)) / count
+        demand(abs(got - value) <= 0.01 * value, f"{name}, column {column}: {got}, llama-imatrix has {value}")
+    mote("quantize", TINY, "small.gguf", "IQ2_XXS", "--imatrix", "one.gguf")
+    done = mote("imatrix", TINY, "text.txt", "-o", "one.gguf", code=11)
+    demand("exists; replace it with -y" in done.stderr, done.stderr)
+    Path("short.txt").write_text("a few words")
+    done = mote("imatrix", TINY, "short.txt", "-o", "short.gguf", code=2)
+    demand("give a longer text" in done.stderr and not Path("short.gguf").exists(), done.stderr)
+    limited = json.loads(mote("imatrix", TINY, "text.txt", "-o", "other.gguf", "-y", "--limit", "1", "--json").stdout)
+    demand(limited["tokens"] == 512, f"{limited}")
+
+
+def png(path, side=64):
+    import struct
+    import zlib
+    rows = b"".join(b"\0" + bytes(v for x in range(side) for v in (4 * x & 255, 4 * y & 255, 90)) for y in range(side))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    Path(path).write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+                           + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def case_imatrix_conversations():
+    os.chdir(WORK)
+    png("square.png")
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}}}}]
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bonn"}'}}
+    lines = [
+        {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello!"}]},
+        {"system": "Answer in one word.", "tools": tools, "messages": [
+            {"role": "user", "content": "How is the weather in Bonn?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "rain"}, {"role": "assistant", "content": "Rain."}]},
+        {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "square.png"}}, {"type": "text", "text": "What is this?"}]},
+            {"role": "assistant", "content": "A square."}]},
+    ]
+
+    def tokens(chosen, *flags):
+        Path("chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chosen) + "\n")
+        done = mote("imatrix", TINY, "chats.jsonl", "-o", "chats.gguf", "-y", "--json", *flags)
+        document = json.loads(done.stdout)
+        demand(document["conversations"] == len(chosen), done.stdout)
+        return document["tokens"], Path("chats.gguf").read_bytes()
+
+    single = [tokens([line])[0] for line in lines]
+    both, one = tokens(lines, "-t", "1")
+    demand(tokens(lines, "-t", "3")[1] == one, "threads")
+    demand(both == sum(single) and single[2] > single[0] + 3 and single[1] > single[0] + 30, f"{single}, {both}")
+    calibration_text("text.txt")
+    mixed = json.loads(mote("imatrix", TINY, "text.txt", "chats.jsonl", "-o", "m.gguf", "--limit", "1", "--json").stdout)
+    demand(mixed["tokens"] == 512 + single[0], f"{mixed}")
+    demand(Model("m.gguf").get("imatrix.datasets") == [b"text.txt", b"chats.jsonl"], "datasets")
+    for line, text in (("{", "chats.jsonl, line 1: "), ("{}", "needs messages"), ('{"messages": [{"role": "x"}]}', "line 1"),
+                       ('{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "n.png"}}]}]}',
+                        "n.png")):
+        Path("chats.jsonl").write_text(line)
+        done = mote("imatrix", TINY, "chats.jsonl", "-o", "none.gguf", code=None)
+        demand(done.returncode != 0 and text in done.stderr and not Path("none.gguf").exists(), f"{line}: {done.stderr}")
 
 
 def main():

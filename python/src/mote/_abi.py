@@ -397,6 +397,9 @@ class mote_answer(Structure):
     ]
 
 
+mote_observe_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, POINTER(c_float), c_size_t, c_size_t)
+
+
 # Name: result, parameters.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_version": (c_char_p, []),
@@ -425,6 +428,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_engine_threads": (c_uint32, [c_void_p]),
     "mote_engine_logits_rows": (c_uint32, [c_void_p]),
     "mote_engine_model": (c_void_p, [c_void_p]),
+    "mote_engine_observe": (None, [c_void_p, mote_observe_fn, c_void_p]),
     "mote_engine_usage": (None, [c_void_p, POINTER(mote_usage)]),
     "mote_engine_positions_free": (c_uint64, [c_void_p]),
     "mote_session_new": (c_int, [POINTER(c_void_p), c_void_p, POINTER(mote_session_options), POINTER(mote_error)]),

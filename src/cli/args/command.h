@@ -157,6 +157,7 @@ extern const cli_command cmd_env;
 extern const cli_command cmd_eval;
 extern const cli_command cmd_fit;
 extern const cli_command cmd_help;
+extern const cli_command cmd_imatrix;
 extern const cli_command cmd_list;
 extern const cli_command cmd_logits;
 extern const cli_command cmd_perplexity;

@@ -18,6 +18,7 @@ typedef struct cmd_quantize_options {
     uint64_t isa;     /* mote_isa */
     flag_list types;  /* REGEX=TYPE */
     const char *calibrate;
+    const char *imatrix;
     bool dry_run, yes;
 } cmd_quantize_options;
 
@@ -39,6 +40,12 @@ static const cli_flag flags[] = {
      .once = true,
      .at = offsetof(cmd_quantize_options, calibrate),
      .help = "text to measure with, for small, balanced and best"},
+    {.name = "imatrix",
+     .kind = FLAG_TEXT,
+     .value = "FILE",
+     .once = true,
+     .at = offsetof(cmd_quantize_options, imatrix),
+     .help = "importance matrix of llama.cpp or mote imatrix"},
     {.name = "dry-run",
      .kind = FLAG_SWITCH,
      .once = true,
@@ -62,7 +69,8 @@ typedef struct quantize_view {
     char label[LABEL_BYTES];
     bool started;
     uint64_t measured_of; /* `all` of the last call of view_measuring */
-    uint32_t n;
+    uint32_t n, unweighted;
+    char first_unweighted[LABEL_BYTES];
     uint64_t before, after; /* bytes */
     strbuf json;
 } quantize_view;
@@ -113,6 +121,22 @@ static void view_chosen(void *ctx, const gguf_tensor *t, quant_format format, ui
         out_printf(v->call->out, "%-40.*s  %-5s  %9s\n", STR_ARG(t->name), quant_get(format)->name,
                    text_bytes(size, bytes));
     }
+}
+
+static void view_unweighted(void *ctx, const gguf_tensor *t)
+{
+    quantize_view *v = ctx;
+    if (v->unweighted++ == 0)
+        snprintf(v->first_unweighted, sizeof v->first_unweighted, "%.*s", STR_ARG(t->name));
+}
+
+static void view_report_unweighted(const quantize_view *v)
+{
+    char count[TEXT_NUMBER_BYTES];
+    if (v->unweighted > 0)
+        msg_note("%s not in the importance matrix: %s%s",
+                 text_counted(count, v->unweighted, "tensor"), v->first_unweighted,
+                 v->unweighted > 1 ? " and others" : "");
 }
 
 static int view_print(quantize_view *v, const quantize_options *o)
@@ -204,6 +228,8 @@ static int quantize_run(const cli_call *call)
                           .progress = view_progress,
                           .measuring = view_measuring,
                           .chosen = view_chosen,
+                          .unweighted = view_unweighted,
+                          .imatrix_path = given->imatrix,
                           .ctx = &v};
     if (cpu_check_level((mote_isa)given->isa, &err) != MOTE_OK)
         return msg_error(&err);
@@ -216,8 +242,15 @@ static int quantize_run(const cli_call *call)
     strbuf text = {0};
     char copy[PATH_BYTES];
     int code = measured_begin(call, &o, &text, copy, sizeof copy);
+    imatrix *weights = NULL;
+    if (code == CLI_DONE && given->imatrix != NULL &&
+        imatrix_open(&weights, given->imatrix, &err) != MOTE_OK)
+        code = msg_error(&err);
+    o.imatrix = weights;
     if (code == CLI_DONE)
         code = quantize_with(&v, &o);
+    view_report_unweighted(&v);
+    imatrix_free(weights);
     tensor_types_free(o.types);
     strbuf_fini(&text);
     strbuf_fini(&v.json);
@@ -230,20 +263,24 @@ const cli_command cmd_quantize = {
     .summary = "make a smaller GGUF file from a BF16, F16 or F32 file",
     .usage = "FILE OUT TYPE",
     .arguments = "FILE FILE "
-                 "small|balanced|best|Q4_K_M|Q5_K_M|Q6_K|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_0|Q4_1|"
-                 "Q4_K_S|Q5_0|Q5_1|"
-                 "Q5_K_S|F16|BF16|F32",
+                 "small|balanced|best|Q4_K_M|Q5_K_M|Q6_K|Q8_0|IQ1_S|IQ1_M|IQ2_XXS|IQ2_XS|IQ2_S|"
+                 "IQ2_M|Q2_K_S|Q2_K|IQ3_XXS|IQ3_XS|IQ3_S|IQ3_M|Q3_K_S|Q3_K_M|Q3_K_L|IQ4_XS|IQ4_NL|"
+                 "Q4_0|Q4_1|Q4_K_S|Q5_0|Q5_1|Q5_K_S|F16|BF16|F32",
     .min_words = 3,
     .max_words = 3,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(cmd_quantize_options),
     .about =
-        "Encodes the matrices of FILE in the formats of TYPE: Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_0, "
-        "Q4_1, Q4_K_S, Q4_K_M, Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32. A mix "
-        "such as Q4_K_M gives sensitive tensors more bits. The bytes are those of llama-quantize "
-        "without an importance matrix, with any number of threads. Vectors do not change. FILE may "
-        "be a vision encoder (mmproj).\n"
+        "Encodes the matrices of FILE in the formats of TYPE: IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, "
+        "IQ2_S, IQ2_M, Q2_K_S, Q2_K, IQ3_XXS, IQ3_XS, IQ3_S, IQ3_M, Q3_K_S, Q3_K_M, Q3_K_L, "
+        "IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M, Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, "
+        "BF16 or F32. A mix such as Q4_K_M gives sensitive tensors more bits. The bytes are those "
+        "of llama-quantize, with any number of threads. Vectors do not change. FILE may be a "
+        "vision encoder (mmproj).\n"
+        "--imatrix gives errors in columns with large inputs more weight. It reads files of mote "
+        "imatrix and of llama-imatrix in both formats. IQ1, IQ2, IQ3_XXS, IQ3_XS and Q2_K_S need "
+        "one.\n"
         "small, balanced and best are mixes of mote with at most the sizes of Q3_K_M, Q4_K_M and "
         "Q6_K. mote measures how much the predictions of the model change if each group of tensors "
         "is quantised, and chooses the formats with the least change. This takes the time of "
@@ -256,6 +293,7 @@ const cli_command cmd_quantize = {
         "are written to OUT.partial; after an interruption the same command continues.",
     .examples = "mote quantize qwen3.5-4b-bf16.gguf qwen3.5-4b-Q4_K_M.gguf Q4_K_M\n"
                 "mote quantize model.gguf out.gguf Q4_K_M --tensor-type 'attn_(q|k)=Q8_0'\n"
+                "mote quantize model.gguf small.gguf IQ4_XS --imatrix imatrix.gguf\n"
                 "mote quantize model.gguf out.gguf balanced --calibrate my-prompts.txt\n"
                 "mote quantize model.gguf small.gguf Q3_K_M --dry-run",
     .run = quantize_run,
