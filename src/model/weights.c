@@ -123,6 +123,9 @@ static mote_status bind_experts(binder *b, const char *name, uint64_t rows, uint
     const gguf_tensor *t = NULL;
     TRY(bind_find_3d(b, name, cols, rows, n_experts, &t));
     TRY(bind_rows(b, name, t, rows, cols, &m->first));
+    if (m->first.factor != 0) /* nn/experts.c does not apply it */
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' has a factor, which is not supported for experts", name);
     m->stride = m->first.rows * m->first.row_bytes;
     b->expert_kinds |= nn_kind(t->format);
     b->kinds |= NN_EXPERTS;
