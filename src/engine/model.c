@@ -90,11 +90,15 @@ static mote_status model_open_text(mote_model *m, const char *path,
     return MOTE_OK;
 }
 
-static mote_status model_open_vision(mote_model *m, const char *path, mote_error *err)
+/* `path` may be the model file itself, if it has the vision encoder inside. */
+static mote_status model_open_vision(mote_model *m, const char *model, const char *path,
+                                     mote_error *err)
 {
-    TRY(gguf_files_open(&m->vision_files, path, err));
-    const gguf *file = m->vision_files.gguf;
-    if (!vision_encoder_is_mmproj(file) || m->vision_files.n_parts > 1)
+    const bool inside = strcmp(path, model) == 0 && vision_encoder_is_inside(m->files.gguf);
+    if (!inside)
+        TRY(gguf_files_open(&m->vision_files, path, err));
+    const gguf *file = inside ? m->files.gguf : m->vision_files.gguf;
+    if (!inside && (!vision_encoder_is_mmproj(file) || m->vision_files.n_parts > 1))
         return err_set(err, MOTE_E_UNSUPPORTED, "%s is not a vision encoder (mmproj) file", path);
     TRY(vision_encoder_bind(&m->vision, file, &m->kernels, m->hp.n_embd, err));
     m->vision_fingerprint = model_fingerprint(file);
@@ -123,7 +127,7 @@ mote_status mote_model_open(mote_model **out, const char *path, const mote_model
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a model", sizeof *m);
     mote_status status = model_open_text(m, path, options, err);
     if (status == MOTE_OK && options != NULL && options->mmproj != NULL)
-        status = model_open_vision(m, options->mmproj, err);
+        status = model_open_vision(m, path, options->mmproj, err);
     if (model_check_files(m, NULL) != MOTE_OK) /* the cause of any other error */
         status = model_check_files(m, err);
     if (status != MOTE_OK) {
