@@ -318,8 +318,8 @@ MOTE_API uint32_t mote_engine_logits_rows(const mote_engine *engine);
 MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
 /* Gets the rows that a matrix of the model is multiplied with, [n_rows][n_cols]: n_rows tokens in
- * the order of the step. `name` is that of the tensor in the file, not zero-terminated, valid as long
- * as the model. */
+ * the order of the step. `name` is the name of the matrix in the file, not zero-terminated, valid as
+ * long as the model. */
 typedef void mote_observe_fn(void *ctx, const char *name, size_t name_bytes, const float *rows,
                              size_t n_rows, size_t n_cols);
 /* Calls fn for every matrix product of the following steps and drafts, before it is computed; NULL:

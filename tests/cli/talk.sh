@@ -212,21 +212,23 @@ shows '^code 0'
 # word is split, lost or repeated; Ctrl-C stops the answer and the chat continues with echo.
 begin -t 1 --temp 0 --frequency -0.8 --presence 0 --think off --no-loop-guard
 all_lines() { $tmux capture-pane -p -S -20000 | sed '/^$/d'; }
-more_lines() {
-    wanted=$(($(all_lines | wc -l) + $1))
+# Two new lines of this length: the program uses the new width. tmux tells it up to 0.25 s late, in which
+# a fast model writes many lines of the old width.
+lines_of() {
+    before=$(all_lines | grep -cE "$1")
     tries=0
-    until [ "$(all_lines | wc -l)" -ge $wanted ]; do
+    until [ "$(all_lines | grep -cE "$1")" -ge $((before + 2)) ]; do
         tries=$((tries + 1))
-        [ $tries -gt 1200 ] && { fail "no more lines of the answer:"; screen; return; }
+        [ $tries -gt 1200 ] && { fail "no lines that match '$1':"; screen; return; }
         sleep 0.05
     done
 }
 type_line "Count from 1 to 9."
-more_lines 4
+lines_of '^1, .{80,96}$'
 $tmux resize-window -x 60 -y 40
-more_lines 5
+lines_of '^1, .{45,56}$'
 $tmux resize-window -x 130 -y 40
-more_lines 4
+lines_of '^1, .{100,126}$'
 key C-c
 shows ' interrupted   [0-9 ]+ tokens   '
 at_prompt
