@@ -100,7 +100,7 @@ typedef enum mote_isa {
     MOTE_ISA_AVX2 = 2,    /* AVX2, FMA, F16C */
     MOTE_ISA_AVXVNNI = 8, /* AVX2 and AVX-VNNI */
     MOTE_ISA_AVX512 = 3,  /* AVX-512 F, BW, DQ, VL and VNNI */
-    MOTE_ISA_AMX = 4,     /* AVX-512, AMX-INT8 and AMX-BF16 */
+    MOTE_ISA_AMX = 4,     /* AVX-512 with VBMI, GFNI, AMX-INT8 and AMX-BF16 */
     /* 64-bit ARM; each level contains those above it */
     MOTE_ISA_NEON = 5,    /* ARMv8.0 */
     MOTE_ISA_DOTPROD = 6, /* SDOT */
@@ -322,11 +322,11 @@ MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
  * long as the model. */
 typedef void mote_observe_fn(void *ctx, const char *name, size_t name_bytes, const float *rows,
                              size_t n_rows, size_t n_cols);
-/* Calls fn for every matrix product of the following steps and drafts, before it is computed; NULL:
- * no more. For statistics of activations, such as an importance matrix. The rows of a session do not
- * depend on threads, CPU or division into steps. fn runs on the thread of mote_step and must not call
- * functions of the engine. Of the output head it gets the rows with logits; of the vision encoder
- * none. */
+/* Calls fn for every matrix product of the following steps and drafts, before it is computed, except
+ * those of experts; NULL: no more. For statistics of activations, such as an importance matrix. The
+ * rows of a session do not depend on threads, CPU or division into steps. fn runs on the thread of
+ * mote_step and must not call functions of the engine. Of the output head it gets the rows with
+ * logits; of the vision encoder none. */
 MOTE_API void mote_engine_observe(mote_engine *engine, mote_observe_fn *fn, void *ctx);
 
 /* Current use. KV cache is allocated in pages of 64 positions: a partial page counts as a whole

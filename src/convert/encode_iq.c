@@ -163,6 +163,8 @@ static bool group_find(const iq_search *s, const encode_book *b, iq_group *g, fl
         highest = scale * (float)b->levels;
         if (highest <= 0)
             return false;
+        if (!(scale > 0)) /* weights or values that overflow: the levels mean nothing */
+            memset(g->levels, 0, sizeof g->levels);
     }
     scale = group_try(s, b, g, highest, scale);
     scale = group_refine(s, b, g, scale);

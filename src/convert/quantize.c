@@ -490,9 +490,11 @@ static mote_status quantization_choose_own(quantization *q, mote_error *err)
     str name;
     TRY(gguf_get_str(q->files.gguf, "general.architecture", &name, NULL, err));
     if (!str_is(name, "qwen35"))
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the mix %s is for text models; quantise a vision encoder to Q8_0",
-                       q->options->mix->name);
+        return err_set(
+            err, MOTE_E_UNSUPPORTED,
+            "the mix %s is for dense text models, not for '%.*s'; choose Q4_K_M, or Q8_0 "
+            "for a vision encoder",
+            q->options->mix->name, STR_ARG(name));
     own_mix_tensor *list = mem_new(q->n, sizeof *list);
     if (list == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %u tensors", q->n);

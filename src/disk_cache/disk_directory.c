@@ -141,17 +141,19 @@ static void scan_temporary(disk_directory *d, const char *name)
     close(fd);
 }
 
-/* Reads the head. True: it is valid, and its key agrees with the name. */
-static bool scan_read_head(const disk_directory *d, const char *name, disk_key key, disk_kind kind,
-                           disk_head *head)
+/* Reads the head. MOTE_E_FORMAT, MOTE_E_MISMATCH: it is damaged, of another version, or its key does
+ * not agree with the name. Other errors, such as too many open files, say nothing about the record. */
+static mote_status scan_read_head(const disk_directory *d, const char *name, disk_key key,
+                                  disk_kind kind, disk_head *head)
 {
     const int fd = openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return false;
-    const bool ok = disk_record_read_head(fd, head, NULL) == MOTE_OK &&
-                    disk_key_equal(head->key, key) && head->kind == (uint32_t)kind;
+        return MOTE_E_IO;
+    mote_status status = disk_record_read_head(fd, head, NULL);
+    if (status == MOTE_OK && !(disk_key_equal(head->key, key) && head->kind == (uint32_t)kind))
+        status = MOTE_E_MISMATCH;
     close(fd);
-    return ok;
+    return status;
 }
 
 static void scan_record(disk_directory *d, const disk_scan *scan, const char *name, disk_key key,
@@ -163,9 +165,10 @@ static void scan_record(disk_directory *d, const disk_scan *scan, const char *na
         return;
     if (scan->known(scan->with, key, (uint64_t)info.st_size))
         return;
-    if (!scan_read_head(d, name, key, kind, &head)) {
-        if (d->lock >= 0) /* damaged, or of another version: never used again */
-            unlinkat(d->fd, name, 0);
+    const mote_status status = scan_read_head(d, name, key, kind, &head);
+    if (status != MOTE_OK) {
+        if (d->lock >= 0 && (status == MOTE_E_FORMAT || status == MOTE_E_MISMATCH))
+            unlinkat(d->fd, name, 0); /* never used again */
         return;
     }
     disk_entry e = {.key = key,

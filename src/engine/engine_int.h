@@ -45,8 +45,8 @@ struct mote_model {
     uint64_t draft_fingerprint;  /* of the MTP file; 0: none */
     char name[96];
     gguf_files draft_files;  /* the MTP file, if the model file has no head; always one file */
-    bool has_vision;         /* opened with an mmproj file */
-    gguf_files vision_files; /* always one file */
+    bool has_vision;         /* opened with an mmproj file, or one inside the model file */
+    gguf_files vision_files; /* one file, or none if the encoder is inside the model file */
     vision_encoder vision;
 };
 

@@ -85,7 +85,7 @@ static mote_status image_encode(const mote_model *m, const vision_frame *frame, 
     if (status == MOTE_OK) {
         encoder_run_take(&r, m, frame->rows, frame->cols, threads);
         vision_encoder_run(&m->vision, &r.nn, &r.scratch, frame, features, NULL, NULL);
-        status = gguf_files_check(&m->vision_files, err);
+        status = model_check_files(m, err);
         pool_free(r.nn.pool);
         arena_release(&r.memory);
     }

@@ -105,6 +105,7 @@ void engine_reload_fail(sched *s)
 void engine_fail(sched *s)
 {
     engine_reload_fail(s);
+    prefix_cache_free_all(s); /* computed with damaged weights: must not reach the disk cache */
     pthread_mutex_lock(&s->lock);
     s->damaged = false;
     engine_unload(s);

@@ -190,8 +190,8 @@ static bool share_resumes_a_job(const sched *s)
 
 static bool job_may_pause(const sched *s, const sched_job *job)
 {
-    if (job->state == JOB_PAUSED || job->aborted)
-        return false;
+    if (job->state == JOB_PAUSED || job->aborted || job->restore != NULL)
+        return false; /* a prepared session belongs to the slot */
     if (job->session == NULL || job->key->background)
         return true;
     int64_t quantum = SHARE_QUANTUM;

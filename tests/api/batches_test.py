@@ -250,6 +250,21 @@ def requests_come_first():
 
 
 @case
+def files_of_others_stay():
+    where = Files()
+    os.mkdir(where.directory, 0o700)
+    with open(where.directory + "/video.part", "w", encoding="ascii") as f:
+        f.write("a download of another program")
+    try:
+        where.server()
+    except RuntimeError as e:
+        assert "mote did not make" in str(e), e
+    else:
+        raise AssertionError("it started")
+    assert os.path.exists(where.directory + "/video.part")
+
+
+@case
 def directory_must_be_private():
     where = Files()
     os.mkdir(where.directory)

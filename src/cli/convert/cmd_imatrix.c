@@ -292,6 +292,9 @@ static int imatrix_open_files(imatrix_state *s, bool conversations)
     if (code != CLI_DONE)
         return code;
     mote_model_describe(s->on.model, &info);
+    if (info.experts > 0)
+        return msg_usage(
+            "mote imatrix does not support models with experts yet; use llama-imatrix");
     s->drafts = info.draft_head;
     return CLI_DONE;
 }
@@ -305,7 +308,7 @@ static int imatrix_engine(imatrix_state *s, bool conversations)
         context = conversations ? CONVERSATION_TOKENS : TEXT_CHUNK;
     const uint64_t most = load_context_max(&s->on, &load);
     context = context < most ? context : most;
-    load.drafts = s->drafts;
+    load.drafts = load.keep_drafts = s->drafts;
     const int code = load_engine(&s->on, &load, &context, context, 1);
     if (code != CLI_DONE)
         return code;

@@ -68,7 +68,9 @@ static mote_status journal_read(batch_journal *j, mote_error *err)
         j->bytes += line.n + 1;
     }
     /* Opening would remove what the file has. */
-    if (status == MOTE_OK && j->bytes == 0 && memcmp(text, "{", 1) != 0)
+    static const char start[] = "{\"id\":\"batch_req_";
+    const size_t n = map.bytes < sizeof start - 1 ? (size_t)map.bytes : sizeof start - 1;
+    if (status == MOTE_OK && j->bytes == 0 && memcmp(text, start, n) != 0)
         status = err_set(err, MOTE_E_MISMATCH, "%s exists and has no results", j->path);
     os_map_close(&map);
     return status;

@@ -188,6 +188,26 @@ static void store_drop_partial(void *with, const char *name)
     unlink(path);
 }
 
+static void count_entry(void *with, const char *name)
+{
+    *(size_t *)with += strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* The server removes what it does not know. So a directory with files of others is refused. */
+static mote_status store_check_owner(const file_store *s, const char *lock, mote_error *err)
+{
+    size_t n = 0;
+    struct stat info;
+    if (lstat(lock, &info) == 0)
+        return MOTE_OK;
+    file_store_each(s, "", "", count_entry, &n);
+    return n == 0 ? MOTE_OK
+                  : err_set(err, MOTE_E_ARG,
+                            "the directory for files %s has files that mote did not make; use an "
+                            "empty or a new directory",
+                            s->directory);
+}
+
 static mote_status store_init(file_store *s, const char *directory, mote_error *err)
 {
     char path[FILE_PATH_BYTES];
@@ -205,6 +225,7 @@ static mote_status store_init(file_store *s, const char *directory, mote_error *
                        "other users can reach the directory for files %s (chmod go= %s)", directory,
                        directory);
     file_store_path(s, "lock", "", path);
+    TRY(store_check_owner(s, path, err));
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->lock_fd < 0)
         return err_set(err, MOTE_E_IO, "cannot write to the directory for files %s: %s", directory,
