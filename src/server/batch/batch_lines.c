@@ -92,6 +92,8 @@ static bool text_is_blank(str text)
 
 static bool lines_index(batch_lines *b)
 {
+    if (b->map.bytes == 0)
+        return true; /* an empty file has no mapping */
     const char *at = (const char *)b->map.data, *end = at + b->map.bytes;
     for (uint32_t number = 0; at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
