@@ -131,9 +131,11 @@ static void *worker_main(void *arg)
         uint32_t now = atomic_load_explicit(&p->run, memory_order_acquire);
         if (now == seen)
             pool_wait_change(p, &p->run, seen);
+        /* `run` before `stop`: pool_free sets `stop` and then increments `run`. In the other order a
+         * worker that is late for the last run would take the increment for a run and sleep forever. */
+        seen = atomic_load_explicit(&p->run, memory_order_acquire);
         if (atomic_load(&p->stop))
             break;
-        seen = atomic_load_explicit(&p->run, memory_order_acquire);
         pool_work(p, w->index);
     }
     mem_guard_end();

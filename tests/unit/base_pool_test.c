@@ -109,6 +109,28 @@ static void sleeping_workers_are_woken(void **state)
     pool_free(p);
 }
 
+static void count_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    (void)task;
+    (void)worker;
+    atomic_fetch_add((_Atomic uint32_t *)ctx, 1);
+}
+
+/* A pool is freed while its workers are still late for the last run. They must not take the end for
+ * another run and sleep: then pthread_join in pool_free never returns. */
+static void free_ends_late_workers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        pool *p;
+        _Atomic uint32_t count = 0;
+        assert_int_equal(pool_new(&p, 4, NULL), MOTE_OK);
+        pool_run(p, count_task, &count, 2);
+        pool_free(p);
+        assert_int_equal(count, 2);
+    }
+}
+
 static void idle_pool_uses_no_cpu(void **state)
 {
     (void)state;
@@ -153,6 +175,7 @@ int main(void)
         cmocka_unit_test(three_threads),
         cmocka_unit_test(seven_threads),
         cmocka_unit_test(sleeping_workers_are_woken),
+        cmocka_unit_test(free_ends_late_workers),
         cmocka_unit_test(idle_pool_uses_no_cpu),
         cmocka_unit_test(failed_start_leaks_nothing),
     };
