@@ -99,24 +99,9 @@ static sched_options options_of(const char *where)
                            .warn = warn};
 }
 
-/* Runs a job and compares it with its solo run. Returns the number of reused prompt tokens. */
 static uint64_t reused(service *s, const question *q, uint64_t ns, sched_reuse *from)
 {
-    mote_error err;
-    test_job a;
-    test_output solo;
-    sched_job_options o = service_job(s, &a, q);
-    o.ns = ns;
-    must(service_submit(s, &a, &o, &err), &err);
-    service_wait_finished(s, &a);
-    rig_solo(&tiny, q, CONTEXT, &solo);
-    same_as_solo(&a, &solo);
-    *from = a.result.reuse;
-    const uint64_t n = a.output.answer.reused_tokens;
-    service_drop(s, &a);
-    test_job_fini(&a);
-    output_fini(&solo);
-    return n;
+    return service_reused(s, &tiny, q, CONTEXT, ns, from);
 }
 
 /* One job in a scheduler of its own: everything it reuses comes from disk. */

@@ -367,3 +367,23 @@ void same_as_solo(const test_job *a, const test_output *solo)
         abort();
     }
 }
+
+uint64_t service_reused(service *s, const rig *r, const question *q, uint64_t context, uint64_t ns,
+                        sched_reuse *from)
+{
+    mote_error err;
+    test_job a;
+    test_output solo;
+    sched_job_options o = service_job(s, &a, q);
+    o.ns = ns;
+    must(service_submit(s, &a, &o, &err), &err);
+    service_wait_finished(s, &a);
+    rig_solo(r, q, context, &solo);
+    same_as_solo(&a, &solo);
+    *from = a.result.reuse;
+    const uint64_t n = a.output.answer.reused_tokens;
+    service_drop(s, &a);
+    test_job_fini(&a);
+    output_fini(&solo);
+    return n;
+}

@@ -121,5 +121,9 @@ void test_job_fini(test_job *a);
 
 /* Aborts unless both outputs are equal, byte for byte. */
 void same_as_solo(const test_job *a, const test_output *solo);
+/* Runs a job in the namespace `ns` and compares it with its solo run. Returns the number of reused
+ * prompt tokens. */
+uint64_t service_reused(service *s, const rig *r, const question *q, uint64_t context, uint64_t ns,
+                        sched_reuse *from);
 
 #endif

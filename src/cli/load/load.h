@@ -142,10 +142,20 @@ mote_status prefill_prompt(prefill_job *job, mote_error *err);
 #define THINK_FLAG_HELP                                                                            \
     "on, off, auto (by size), minimal, low, medium, high, max, or a number of tokens"
 
+#define THINK_FLAG                                                                                 \
+    .name = "think", .kind = FLAG_TEXT, .value = "HOW", .shown = "auto", .env = "MOTE_THINK",      \
+    .check = think_flag_check, .words = THINK_FLAG_LIST
+
 /* For cli_flag.check. */
 const char *think_flag_check(const char *value);
 /* Reads a checked value of --think. NULL or "" leaves both outputs unchanged. */
 void think_flag_read(const char *value, mote_think *think, uint32_t *budget);
+
+/* ---- --mmproj ---- */
+
+#define MMPROJ_FLAG                                                                                \
+    .name = "mmproj", .kind = FLAG_TEXT, .value = "FILE",                                          \
+    .shown = "mmproj*.gguf in the model's directory"
 
 /* ---- --spec (load.c) ---- */
 

@@ -66,15 +66,7 @@ static const cli_flag prompt_flags[] = {
 };
 
 static const cli_flag think_flags[] = {
-    {.name = "think",
-     .kind = FLAG_TEXT,
-     .value = "HOW",
-     .shown = "auto",
-     .env = "MOTE_THINK",
-     .check = think_flag_check,
-     .words = THINK_FLAG_LIST,
-     .at = AT(think),
-     .help = THINK_FLAG_HELP},
+    {THINK_FLAG, .at = AT(think), .help = THINK_FLAG_HELP},
     {.name = "no-think",
      .kind = FLAG_SWITCH,
      .once = true,
@@ -125,11 +117,7 @@ static const cli_flag image_flags[] = {
      .initial = MEDIA_FILES_TOKENS,
      .at = MEDIA_AT(image_tokens),
      .help = "maximum tokens per image or per video, 1,024 pixels each"},
-    {.name = "mmproj",
-     .kind = FLAG_TEXT,
-     .value = "FILE",
-     .shown = "mmproj*.gguf in the model's directory",
-     .at = MEDIA_AT(mmproj),
+    {MMPROJ_FLAG, .at = MEDIA_AT(mmproj),
      .help = "vision encoder (mmproj) of the model; none: text only"},
 };
 

@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "cli/args/command.h"
 #include "cli/load/load.h"
+#include "cli/serve/serve_flags.h"
 #include "cli/serve/serve_models.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
@@ -108,40 +109,16 @@ static const cli_flag capacity_flags[] = {
     {LOAD_CONTEXT_FLAG, .value = "N|auto", .word = "auto",
      .shown = "auto: that of the model, at most --kv-tokens", .env = "MOTE_CONTEXT",
      .at = AT(load.context), .help = "maximum context of a request, in tokens"},
-    {.name = "kv-tokens",
-     .kind = FLAG_COUNT,
-     .value = "N",
-     .min = 256,
-     .max = 1ull << 32,
-     .shown = "32768, less if it does not fit into memory, or what fits into --memory",
-     .at = AT(kv_tokens),
+    {KV_TOKENS_FLAG, .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests"},
     {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP},
-    {.name = "mmproj",
-     .kind = FLAG_TEXT,
-     .value = "FILE",
-     .shown = "mmproj*.gguf in the model's directory",
-     .at = AT(mmproj),
+    {MMPROJ_FLAG, .at = AT(mmproj),
      .help = "vision encoder (mmproj) of the model; none: images are rejected"},
 };
 
 static const cli_flag request_flags[] = {
-    {.name = "think",
-     .kind = FLAG_TEXT,
-     .value = "HOW",
-     .shown = "auto",
-     .env = "MOTE_THINK",
-     .check = think_flag_check,
-     .words = THINK_FLAG_LIST,
-     .at = AT(think),
-     .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
-    {.name = "preset",
-     .kind = FLAG_CHOICE,
-     .value = "auto|general|coding|reasoning|vision",
-     .initial = "auto",
-     .at = AT(preset),
-     .help =
-         "sampling recommended by the model's authors for this task, unless the request sets it"},
+    {THINK_FLAG, .at = AT(think), .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
+    {REQUEST_PRESET_FLAG, .at = AT(preset)},
 };
 
 static const flag_group batch_groups[] = {

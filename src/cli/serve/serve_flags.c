@@ -126,13 +126,7 @@ static const cli_flag capacity_flags[] = {
      .check = keep_alive_check,
      .at = AT(keep_alive),
      .help = "unload a model and drop its prefix cache after this idle time, such as 5m or 1h30m"},
-    {.name = "kv-tokens",
-     .kind = FLAG_COUNT,
-     .value = "N",
-     .min = 256,
-     .max = 1ull << 32,
-     .shown = "32768, less if it does not fit into memory, or what fits into --memory",
-     .at = AT(kv_tokens),
+    {KV_TOKENS_FLAG, .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests of a model"},
     {.name = "cache-disk",
      .kind = FLAG_SIZE,
@@ -149,11 +143,7 @@ static const cli_flag capacity_flags[] = {
 };
 
 static const cli_flag image_flags[] = {
-    {.name = "mmproj",
-     .kind = FLAG_TEXT,
-     .value = "FILE",
-     .shown = "mmproj*.gguf in the model's directory",
-     .at = AT(mmproj),
+    {MMPROJ_FLAG, .at = AT(mmproj),
      .help = "vision encoder (mmproj) of the model; none: images are rejected"},
     {.name = "image-tokens",
      .kind = FLAG_COUNT,
@@ -167,22 +157,8 @@ static const cli_flag image_flags[] = {
 };
 
 static const cli_flag request_flags[] = {
-    {.name = "think",
-     .kind = FLAG_TEXT,
-     .value = "HOW",
-     .shown = "auto",
-     .env = "MOTE_THINK",
-     .check = think_flag_check,
-     .words = THINK_FLAG_LIST,
-     .at = AT(think),
-     .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
-    {.name = "preset",
-     .kind = FLAG_CHOICE,
-     .value = "auto|general|coding|reasoning|vision",
-     .initial = "auto",
-     .at = AT(preset),
-     .help =
-         "sampling recommended by the model's authors for this task, unless the request sets it"},
+    {THINK_FLAG, .at = AT(think), .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
+    {REQUEST_PRESET_FLAG, .at = AT(preset)},
     {.name = "system",
      .kind = FLAG_TEXT,
      .value = "TEXT|@FILE",

@@ -9,6 +9,16 @@
 #include "cli/load/load.h"
 #include "server/server.h"
 
+/* Flags that mote batch has too. */
+#define KV_TOKENS_FLAG                                                                             \
+    .name = "kv-tokens", .kind = FLAG_COUNT, .value = "N", .min = 256, .max = 1ull << 32,          \
+    .shown = "32768, less if it does not fit into memory, or what fits into --memory"
+#define REQUEST_PRESET_FLAG                                                                        \
+    .name = "preset", .kind = FLAG_CHOICE, .value = "auto|general|coding|reasoning|vision",        \
+    .initial = "auto",                                                                             \
+    .help =                                                                                        \
+        "sampling recommended by the model's authors for this task, unless the request sets it"
+
 typedef struct serve_options {
     flag_list listen;
     const char *key_file;
