@@ -10,9 +10,8 @@
  *
  * Finished sessions stay in the prefix cache, and on disk if options.disk_directory is set. A new job
  * starts from the longest usable prefix of a running or idle session of its cache namespace, or on
- * disk. When KV pages run out, idle sessions are evicted
- * in LRU order, pinned ones last. After that a running job is preempted: it is prefilled again
- * later, which affects its latency only.
+ * disk. When KV pages run out, idle sessions of the least value are evicted, pinned ones last. After
+ * that a running job is preempted: it is prefilled again later, which affects its latency only.
  *
  * Slots, prefill rows and KV pages are divided equally between clients (API keys). A client with
  * more than its share is preempted: its youngest job pauses and keeps its session if memory allows
