@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_parts_test.c - members of JSON texts, forms, the order of lines, the journal. */
+#define _DEFAULT_SOURCE
 #include "base/os.h"
 #include "server/batch/batch_api.h"
 #include "server/batch/batch_journal.h"
+#include "server/batch/batch_run.h"
+#include "server/batch/file_store.h"
 #include "server/batch/json_span.h"
 
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,6 +45,10 @@ static void members_are_found(void **state)
         {"[\"a\",1]", "a", NULL},
         {"{\"a\" 1}", "a", NULL},
         {"{\"a\":1 \"b\":2}", "b", NULL},
+        {"{\"str\\u0065am\":true}", "stream", "true"},
+        {"{\"\\u0061\":1,\"a\\u0000\":2}", "a", "1"},
+        {"{\"\\u006\":1}", "a", NULL},
+        {"{\"a\\q\":1}", "a", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         str value = {NULL, 0};
@@ -49,6 +60,12 @@ static void members_are_found(void **state)
     assert_false(json_span_is_object(str_of("{} x")));
     assert_false(json_span_is_object(str_of("{\"}")));
     assert_false(json_span_is_object(str_of("[]")));
+    assert_true(json_span_is_string(str_of("\"\\/v1\\/chat\""), "/v1/chat"));
+    assert_true(json_span_is_string(str_of("\"P\\u004fST\""), "POST"));
+    assert_false(json_span_is_string(str_of("\"POS\""), "POST"));
+    assert_false(json_span_is_string(str_of("\"POSTS\""), "POST"));
+    assert_false(json_span_is_string(str_of("\"POS\\u1054\""), "POST"));
+    assert_false(json_span_is_string(str_of("POST"), "POST"));
     assert_int_equal(json_span_count(str_of("{\"n\":120}"), "n"), 120);
     assert_int_equal(json_span_count(str_of("{\"n\":-1}"), "n"), 0);
     assert_int_equal(json_span_count(str_of("{\"n\":1.5}"), "n"), 0);
@@ -162,6 +179,11 @@ static void lines_are_sorted_by_prompt(void **state)
         batch_lines_close(&lines);
     }
     assert_int_equal(sum, 6);
+    mote_error err;
+    assert_int_equal(batch_lines_open(&lines, input, &(batch_part){.most = 6}, NULL), MOTE_OK);
+    batch_lines_close(&lines);
+    assert_int_equal(batch_lines_open(&lines, input, &(batch_part){.most = 5}, &err), MOTE_E_ARG);
+    assert_non_null(strstr(err.text, "more than 5 lines"));
     write_file(input, "");
     assert_int_equal(batch_lines_open(&lines, input, &(batch_part){0}, NULL), MOTE_OK);
     assert_int_equal(lines.n, 0);
@@ -192,7 +214,7 @@ static void cut_journals_continue(void **state)
     write_file(input, LINE("1", "[1]") LINE("2", "[2]") LINE("3", "[3]"));
     unlink(output);
     assert_int_equal(batch_lines_open(&lines, input, &all, NULL), MOTE_OK);
-    assert_int_equal(batch_journal_open(&j, output, &lines, false, 0600, NULL), MOTE_OK);
+    assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, NULL), MOTE_OK);
     for (uint32_t i = N; i > 0; i--)
         add_result(&j, i - 1, i == 2);
     assert_false(batch_journal_in_order(&j));
@@ -200,14 +222,16 @@ static void cut_journals_continue(void **state)
     assert_true(pread(j.fd, whole, sizeof whole, 0) == (ssize_t)bytes);
     mote_error err;
     batch_journal other;
-    assert_int_equal(batch_journal_open(&other, output, &lines, false, 0600, &err), MOTE_E_IO);
+    assert_int_equal(batch_journal_open(&other, output, &lines, JOURNAL_CONTINUE, 0600, &err),
+                     MOTE_E_IO);
     batch_journal_close(&j);
     batch_lines_close(&lines);
     for (size_t n = 0; n <= bytes; n++) {
         unlink(output);
         assert_int_equal(os_file_replace(output, whole, n, NULL), MOTE_OK);
         assert_int_equal(batch_lines_open(&lines, input, &all, NULL), MOTE_OK);
-        assert_int_equal(batch_journal_open(&j, output, &lines, false, 0600, &err), MOTE_OK);
+        assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, &err),
+                         MOTE_OK);
         assert_int_equal(j.n_done, n / (bytes / N));
         for (uint32_t i = 0; i < N; i++)
             if (!lines.lines[i].done)
@@ -216,11 +240,13 @@ static void cut_journals_continue(void **state)
         assert_int_equal(j.n_failed, 1);
         assert_int_equal(batch_journal_export(&j, output, JOURNAL_ALL, &err), MOTE_OK);
         batch_journal_close(&j);
-        assert_int_equal(batch_journal_open(&j, output, &lines, false, 0600, &err), MOTE_OK);
+        assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, &err),
+                         MOTE_OK);
         batch_journal_close(&j);
         batch_lines_close(&lines);
         assert_int_equal(batch_lines_open(&lines, input, &all, NULL), MOTE_OK);
-        assert_int_equal(batch_journal_open(&j, output, &lines, false, 0600, &err), MOTE_OK);
+        assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, &err),
+                         MOTE_OK);
         assert_int_equal(j.n_done, N);
         assert_true(batch_journal_in_order(&j));
         batch_journal_close(&j);
@@ -240,7 +266,7 @@ static void foreign_files_stay(void **state)
     assert_int_equal(batch_lines_open(&lines, input, &(batch_part){0}, NULL), MOTE_OK);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         write_file(output, texts[i]);
-        assert_int_equal(batch_journal_open(&j, output, &lines, false, 0600, &err),
+        assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, &err),
                          MOTE_E_MISMATCH);
         FILE *f = fopen(output, "r");
         assert_non_null(f);
@@ -251,12 +277,150 @@ static void foreign_files_stay(void **state)
     batch_lines_close(&lines);
 }
 
+/* Opens a journal that has `text` behind one good result. Returns the number of results. */
+static uint32_t results_behind(const char *text, size_t n, journal_opening how, mote_status wanted)
+{
+    batch_lines lines;
+    batch_journal j;
+    mote_error err;
+    uint32_t done = 0;
+    write_file(input, LINE("1", "[1]") LINE("2", "[2]"));
+    unlink(output);
+    assert_int_equal(batch_lines_open(&lines, input, &(batch_part){0}, NULL), MOTE_OK);
+    assert_int_equal(batch_journal_open(&j, output, &lines, how, 0600, NULL), MOTE_OK);
+    add_result(&j, 0, false);
+    assert_true(write(j.fd, text, n) == (ssize_t)n);
+    const uint64_t bytes = j.bytes;
+    batch_journal_close(&j);
+    assert_int_equal(batch_journal_open(&j, output, &lines, how, 0600, &err), wanted);
+    if (wanted == MOTE_OK) {
+        done = j.n_done;
+        assert_int_equal(j.bytes, bytes); /* and what was behind is gone */
+        assert_int_equal(lseek(j.fd, 0, SEEK_END), bytes);
+        batch_journal_close(&j);
+    }
+    batch_lines_close(&lines);
+    return done;
+}
+
+/* What a power cut leaves behind the lines that were on the disk. */
+static void damaged_journals_continue(void **state)
+{
+    (void)state;
+    static const char zeros[] = "\0\0\0\0\0\n", half[] = "{\"id\":\"batch\0\0\0\0\n{}\n";
+    static const char other[] = "{\"id\":\"x\"}\n";
+    for (journal_opening how = JOURNAL_CONTINUE; how <= JOURNAL_OWN; how++) {
+        if (how == JOURNAL_RESTART)
+            continue;
+        assert_int_equal(results_behind(zeros, sizeof zeros - 1, how, MOTE_OK), 1);
+        assert_int_equal(results_behind(half, sizeof half - 1, how, MOTE_OK), 1);
+    }
+    assert_int_equal(results_behind(other, sizeof other - 1, JOURNAL_OWN, MOTE_OK), 1);
+    results_behind(other, sizeof other - 1, JOURNAL_CONTINUE, MOTE_E_MISMATCH);
+}
+
+/* Instead of the C library's: a file system that does not shorten files. */
+static bool keeps_length;
+
+int ftruncate(int fd, off_t bytes)
+{
+    if (!keeps_length)
+        return (int)syscall(SYS_ftruncate, fd, bytes);
+    errno = EIO;
+    return -1;
+}
+
+/* A result that does not fit on the disk leaves nothing that the next one continues. */
+static void failed_result_is_overwritten(void **state)
+{
+    (void)state;
+    batch_lines lines;
+    batch_journal j;
+    mote_error err;
+    struct rlimit old, small;
+    write_file(input, LINE("1", "[1]") LINE("2", "[2]"));
+    unlink(output);
+    assert_int_equal(batch_lines_open(&lines, input, &(batch_part){0}, NULL), MOTE_OK);
+    assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_OWN, 0600, NULL), MOTE_OK);
+    add_result(&j, 0, false);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old;
+    small.rlim_cur = j.bytes + 10;
+    setrlimit(RLIMIT_FSIZE, &small);
+    keeps_length = true;
+    assert_int_equal(
+        batch_journal_add(&j, &lines.lines[1], str_of("{\"id\":\"partly\"}\n"), false, &err),
+        MOTE_E_IO);
+    keeps_length = false;
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(lseek(j.fd, 0, SEEK_END), j.bytes + 10);
+    add_result(&j, 1, false);
+    batch_journal_close(&j);
+    assert_int_equal(batch_journal_open(&j, output, &lines, JOURNAL_CONTINUE, 0600, &err), MOTE_OK);
+    assert_int_equal(j.n_done, 2);
+    batch_journal_close(&j);
+    batch_lines_close(&lines);
+}
+
+static void pauses_grow_to_a_limit(void **state)
+{
+    (void)state;
+    assert_true(batch_retry_pause(0) <= 0.25);
+    assert_true(batch_retry_pause(3) > batch_retry_pause(2));
+    assert_true(batch_retry_pause(8) <= 16);
+    assert_true(batch_retry_pause(UINT32_MAX) <= 16); /* lines of the server wait for hours */
+}
+
+static void count_data(void *with, const char *name)
+{
+    (void)name;
+    ++*(size_t *)with;
+}
+
+/* Whatever step of an upload fails, no contents without a file stay. */
+static void failed_uploads_leave_nothing(void **state)
+{
+    (void)state;
+    char store[64], path[96];
+    file_store *s;
+    const file_store_limits most = {.files = 10, .total_bytes = 1000};
+    stored_file file = {.ns = 1, .name = "a", .purpose = "batch"};
+    file_store_stats stats;
+    snprintf(store, sizeof store, "%s/files", directory);
+    assert_int_equal(file_store_open(&s, store, &most, NULL), MOTE_OK);
+    for (uint64_t at = 1;; at++) {
+        size_t n = 0;
+        mote_error err;
+        os_fail_at(at);
+        const mote_status status = file_store_add(s, &file, str_of("contents"), &err);
+        const bool failed = os_failed();
+        os_fail_at(0);
+        if (!failed)
+            break;
+        assert_int_equal(status, MOTE_E_IO);
+        file_store_each(s, "file-", "", count_data, &n);
+        assert_int_equal(n, 0);
+        file_store_read_stats(s, &stats);
+        assert_int_equal(stats.files + stats.bytes, 0);
+    }
+    file_store_read_stats(s, &stats);
+    assert_int_equal(stats.files, 1);
+    assert_true(file_store_remove(s, str_of(file.id), 1));
+    file_store_close(s);
+    snprintf(path, sizeof path, "%s/lock", store);
+    unlink(path);
+    rmdir(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_are_found),     cmocka_unit_test(forms_are_split),
-        cmocka_unit_test(cut_forms_are_refused), cmocka_unit_test(lines_are_sorted_by_prompt),
-        cmocka_unit_test(cut_journals_continue), cmocka_unit_test(foreign_files_stay),
+        cmocka_unit_test(members_are_found),         cmocka_unit_test(forms_are_split),
+        cmocka_unit_test(cut_forms_are_refused),     cmocka_unit_test(lines_are_sorted_by_prompt),
+        cmocka_unit_test(cut_journals_continue),     cmocka_unit_test(foreign_files_stay),
+        cmocka_unit_test(damaged_journals_continue), cmocka_unit_test(failed_result_is_overwritten),
+        cmocka_unit_test(pauses_grow_to_a_limit),    cmocka_unit_test(failed_uploads_leave_nothing),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

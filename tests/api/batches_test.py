@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """/v1/files and /v1/batches: forms, limits, keys, restart, kill -9, requests beside a batch."""
+import http.client
 import json
 import os
+import resource
+import socket
 import stat
 import subprocess
 import sys
@@ -172,6 +175,125 @@ def batch_to_results():
         equal(b["metadata"], {"who": "me"})
         left = [n for n in os.listdir(where.directory) if n.endswith((".out", ".part"))]
         equal(left, [])
+
+
+@case
+def many_lines_are_refused():
+    where = Files()
+    with where.server() as server:
+        f = upload(server, [b"{}"] * 50001)
+        b = wait(server, create(server, f["id"])["id"], "failed", "completed")
+        assert "more than 50000 lines" in b["errors"]["data"][0]["message"], b
+
+
+@case
+def long_files_are_sent_in_pieces():
+    """A file that is longer than the limit of replies in memory; readers that are slow or leave."""
+    where = Files()
+    data = [os.urandom(1000).hex().encode() for _ in range(2500)]
+    with where.server("--limit", "total-reply-bytes=1048576") as server:
+        f = upload(server, data)
+        path = f"/v1/files/{f['id']}/content"
+        equal(get(server, path).split(b"\n")[:-1], data)
+        status, headers, body = request(server, "HEAD", path)
+        equal((status, headers["content-length"], body), (200, str(f["bytes"]), b""))
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as s:
+                s.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer key-one-0123456789\r\n\r\n".
+                          encode())
+                assert s.recv(4096).startswith(b"HTTP/1.1 200"), "no reply"
+        equal(get(server, path).split(b"\n")[:-1], data)
+    with where.server("--limit", "output-buffer-bytes=4096") as server:
+        equal(get(server, path).split(b"\n")[:-1], data)
+        os.truncate(os.path.join(where.directory, f["id"] + ".data"), 3000)
+        try:
+            got = get(server, path)
+        except http.client.IncompleteRead:
+            got = b""
+        assert len(got) < f["bytes"], "it became complete"
+        equal(json.loads(get(server, "/v1/files"))["data"][0]["id"], f["id"])
+
+
+@case
+def disk_errors_end_no_batch():
+    """The disk is full for a while: the batch waits and continues from its journal."""
+    where = Files()
+    n = 30
+    with where.server("--parallel", "2") as server:
+        b = create(server, upload(server, [files.line(i) for i in range(n)])["id"])
+        while json.loads(get(server, "/v1/batches/" + b["id"]))["request_counts"]["completed"] < 4:
+            time.sleep(0.01)
+        old = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        said = f"batch {b['id']} waits and tries again"
+        end = time.monotonic() + PATIENCE
+        while said not in server.said() and time.monotonic() < end:
+            time.sleep(0.05)
+        b = json.loads(get(server, "/v1/batches/" + b["id"]))
+        equal((b["status"], b["request_counts"]["completed"] < n), ("in_progress", True))
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, old)
+        b = wait(server, b["id"], "completed", "failed")
+        equal((b["status"], b["request_counts"]), ("completed", {"total": n, "completed": n, "failed": 0}))
+        files.check_once(content(server, b["output_file_id"]), [f"r-{i}" for i in range(n)])
+
+
+@case
+def batches_leave_the_memory_of_clients():
+    """Bodies of batches do not count for the limit of bodies of clients."""
+    where = Files()
+    pad = {"user": "x" * 200000}
+    with where.server("--parallel", "4", "--limit", "total-body-bytes=2000000") as server:
+        f = upload(server, [files.line(i, {**files.chat(i, tokens=200), **pad}) for i in range(8)])
+        b = create(server, f["id"])
+        wait(server, b["id"], "in_progress")
+        for _ in range(5):
+            equal(server.metric('mote_memory_bytes{kind="request_bodies"}'), 0)
+            post(server, "/v1/chat/completions", {**files.chat(0, tokens=1), "user": "x" * 600000})
+        equal(wait(server, b["id"], "completed", "failed")["request_counts"]["completed"], 8)
+
+
+@case
+def waiting_batches_are_cancelled():
+    """One batch per key runs; the next one is cancelled without waiting for it."""
+    where = Files()
+    with where.server("--parallel", "2") as server:
+        f = upload(server, [files.line(i, files.chat(i, tokens=100)) for i in range(300)])
+        first, second = create(server, f["id"]), create(server, f["id"])
+        wait(server, first["id"], "in_progress")
+        request(server, "POST", f"/v1/batches/{second['id']}/cancel")
+        b = wait(server, second["id"], "cancelled")
+        equal((b["output_file_id"], b["request_counts"]["completed"]), (None, 0))
+        equal(json.loads(get(server, "/v1/batches/" + first["id"]))["status"], "in_progress")
+        # A file of another key does not exist, also while a batch needs it.
+        get(server, "/v1/files/" + f["id"], 404, key="key-two-0123456789", method="DELETE")
+        get(server, "/v1/files/" + f["id"], 409, method="DELETE")
+        request(server, "POST", f"/v1/batches/{first['id']}/cancel")
+        wait(server, first["id"], "cancelled")
+
+
+@case
+def keys_have_their_own_records():
+    """A key with as many records as there can be takes none from another key."""
+    where = Files()
+    two = "key-two-0123456789"
+    with where.server() as server:
+        f = upload(server, [b"no json"])
+        mine = wait(server, create(server, f["id"])["id"], "completed")
+        record = json.loads(open(os.path.join(where.directory, mine["id"] + ".json"), encoding="utf-8").read())
+        other = upload(server, [b"no json"], key=two)
+        theirs = json.loads(open(os.path.join(where.directory, other["id"] + ".json"), encoding="utf-8").read())["ns"]
+    for i in range(1000):
+        name = f"batch_{i:032x}"
+        with open(os.path.join(where.directory, name + ".json"), "w", encoding="utf-8") as out:
+            json.dump({**record, "id": name, "ns": theirs, "created_at": 1000 + i}, out)
+    with where.server() as server:
+        order = {"input_file_id": other["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        status, _, data = request(server, "POST", "/v1/batches", order, {"Authorization": "Bearer " + two})
+        equal(status, 200)
+        get(server, "/v1/batches/" + f"batch_{0:032x}", 404, key=two)  # its oldest one
+        get(server, "/v1/batches/" + f"batch_{1:032x}", 200, key=two)
+        create(server, f["id"])
+        get(server, "/v1/batches/" + mine["id"])
+        get(server, "/v1/batches/" + f"batch_{1:032x}", 200, key=two)
 
 
 @case

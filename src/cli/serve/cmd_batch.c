@@ -191,6 +191,7 @@ static void batch_on_start(void *with, server_context *ctx)
                                        .parallel = (uint32_t)b->flags->parallel,
                                        .bare = true,
                                        .fail_fast = b->flags->fail_fast,
+                                       .patience = 60,
                                        .sync_seconds = 1,
                                        .over = batch_on_over,
                                        .with = b};
@@ -268,7 +269,8 @@ static int batch_open(batch_state *b, const char *in, const char *out)
     if (batch_lines_open(&b->lines, in, &part, &err) != MOTE_OK)
         return msg_error(&err);
     const mote_status status =
-        batch_journal_open(&b->journal, out, &b->lines, b->flags->restart, 0666, &err);
+        batch_journal_open(&b->journal, out, &b->lines,
+                           b->flags->restart ? JOURNAL_RESTART : JOURNAL_CONTINUE, 0666, &err);
     if (status == MOTE_E_MISMATCH)
         return msg_usage("%s; give another file, or --restart to overwrite it", err.text);
     if (status == MOTE_E_IO)

@@ -58,6 +58,7 @@ void interrupt_init(void)
 {
     owner = pthread_self();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write above the limit of file sizes fails instead */
     interrupt_install(SIGINT);
     interrupt_install(SIGTERM);
     interrupt_install(SIGHUP); /* a closed terminal still lets running requests finish */

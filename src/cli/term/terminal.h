@@ -78,7 +78,7 @@ void progress_line(char *line, size_t room, const progress *p, uint64_t done, do
 
 /* The calling thread becomes the one that handles signals: a signal delivered to another thread is
  * forwarded to it, so its blocking calls end with EINTR. A signal the parent ignores stays ignored.
- * SIGPIPE is ignored: a write to a closed pipe fails instead. */
+ * SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or to a file above the limit, fails instead. */
 void interrupt_init(void);
 bool interrupt_pending(void);
 /* 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP. */

@@ -18,6 +18,10 @@ void handle_batch(exchange *x);        /* GET /v1/batches/ID, POST /v1/batches/I
 bool batch_api_is_on(exchange *x);
 /* The value of a parameter, not decoded; empty: absent. */
 str query_value(str query, const char *name);
+/* The key has no such file. */
+void file_missing(http_error *error, str id);
+/* Replies to GET /v1/files/ID/content (file_download.c). */
+void download_start(exchange *x);
 /* The parameter `limit`: 1 to `most`, else `initial`. */
 size_t query_limit(str query, size_t initial, size_t most);
 

@@ -51,8 +51,14 @@ static mote_status journal_read_line(batch_journal *j, str text, uint64_t at, mo
     return MOTE_OK;
 }
 
+/* Zeros: the file system had the size of the file on the disk, but not yet its contents. */
+static bool line_is_torn(str line)
+{
+    return memchr(line.p, '\0', line.n) != NULL;
+}
+
 /* Sets j->bytes to the bytes of whole lines. */
-static mote_status journal_read(batch_journal *j, mote_error *err)
+static mote_status journal_read(batch_journal *j, bool own, mote_error *err)
 {
     os_map map;
     TRY(os_map_open(&map, j->path, err));
@@ -65,18 +71,22 @@ static mote_status journal_read(batch_journal *j, mote_error *err)
             break; /* the process was killed while it wrote this */
         const str line = {at, (size_t)(end - at)};
         status = journal_read_line(j, line, j->bytes, err);
+        if (status == MOTE_E_MISMATCH && (own || (j->bytes > 0 && line_is_torn(line)))) {
+            status = MOTE_OK;
+            break;
+        }
         j->bytes += line.n + 1;
     }
     /* Opening would remove what the file has. */
     static const char start[] = "{\"id\":\"batch_req_";
     const size_t n = map.bytes < sizeof start - 1 ? (size_t)map.bytes : sizeof start - 1;
-    if (status == MOTE_OK && j->bytes == 0 && memcmp(text, start, n) != 0)
+    if (status == MOTE_OK && !own && j->bytes == 0 && memcmp(text, start, n) != 0)
         status = err_set(err, MOTE_E_MISMATCH, "%s exists and has no results", j->path);
     os_map_close(&map);
     return status;
 }
 
-static mote_status journal_prepare(batch_journal *j, bool restart, mote_error *err)
+static mote_status journal_prepare(batch_journal *j, journal_opening how, mote_error *err)
 {
     struct stat info;
     if (flock(j->fd, LOCK_EX | LOCK_NB) != 0)
@@ -87,15 +97,13 @@ static mote_status journal_prepare(batch_journal *j, bool restart, mote_error *e
         return err_set(err, MOTE_E_ARG, "%s must be a regular file", j->path);
     for (uint32_t i = 0; i < j->lines->n; i++)
         j->lines->lines[i].done = false;
-    if (info.st_size > 0 && !restart)
-        TRY(journal_read(j, err));
-    if (ftruncate(j->fd, (off_t)j->bytes) != 0 || lseek(j->fd, (off_t)j->bytes, SEEK_SET) < 0)
-        return journal_failed(j, err);
-    return MOTE_OK;
+    if (info.st_size > 0 && how != JOURNAL_RESTART)
+        TRY(journal_read(j, how == JOURNAL_OWN, err));
+    return ftruncate(j->fd, (off_t)j->bytes) == 0 ? MOTE_OK : journal_failed(j, err);
 }
 
-mote_status batch_journal_open(batch_journal *j, const char *path, batch_lines *lines, bool restart,
-                               unsigned mode, mote_error *err)
+mote_status batch_journal_open(batch_journal *j, const char *path, batch_lines *lines,
+                               journal_opening how, unsigned mode, mote_error *err)
 {
     *j = (batch_journal){.fd = -1, .lines = lines};
     if ((size_t)snprintf(j->path, sizeof j->path, "%s", path) >= sizeof j->path)
@@ -108,7 +116,7 @@ mote_status batch_journal_open(batch_journal *j, const char *path, batch_lines *
     j->is_open = true;
     j->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, mode);
     const mote_status status =
-        j->fd >= 0 ? journal_prepare(j, restart, err)
+        j->fd >= 0 ? journal_prepare(j, how, err)
                    : err_set(err, MOTE_E_IO, "cannot open %s: %s", path, strerror(errno));
     if (status != MOTE_OK)
         batch_journal_close(j);
@@ -130,10 +138,10 @@ void batch_journal_close(batch_journal *j)
 mote_status batch_journal_add(batch_journal *j, batch_line *line, str result, bool failed,
                               mote_error *err)
 {
-    if (!os_write_all(j->fd, result.p, result.n)) {
+    if (lseek(j->fd, (off_t)j->bytes, SEEK_SET) < 0 || !os_write_all(j->fd, result.p, result.n)) {
         const mote_status status = journal_failed(j, err);
-        if (ftruncate(j->fd, (off_t)j->bytes) == 0)
-            lseek(j->fd, (off_t)j->bytes, SEEK_SET);
+        if (ftruncate(j->fd, (off_t)j->bytes) != 0) {
+        } /* then the next result overwrites it */
         return status;
     }
     journal_enter(j, line, j->bytes, result.n, failed);

@@ -6,6 +6,9 @@
  * one part of a line, which the next open removes; lines without a result run again. So each request
  * is in the file once. At the end the lines are written in the order of the input.
  *
+ * A power cut may also leave blocks of zeros, or of anything, where the last lines were. A line that is
+ * damaged in this way ends the journal: what is behind it runs again.
+ *
  * A lock keeps a second process out.
  */
 #ifndef MOTE_SERVER_BATCH_BATCH_JOURNAL_H
@@ -30,13 +33,20 @@ typedef struct batch_journal {
     uint32_t n_done, n_failed;
 } batch_journal;
 
+typedef enum journal_opening {
+    JOURNAL_CONTINUE, /* the file may be one of the user: what is not a result is left alone */
+    JOURNAL_RESTART,  /* empties it first */
+    JOURNAL_OWN       /* it is nothing but a journal: everything else is damage and removed */
+} journal_opening;
+
 /* Opens or creates the file, and sets `done` of the lines that it has results of. MOTE_E_MISMATCH: it
- * has something else. `restart` empties it first. `mode`: of a new file. */
-mote_status batch_journal_open(batch_journal *j, const char *path, batch_lines *lines, bool restart,
-                               unsigned mode, mote_error *err);
+ * has something else. `mode`: of a new file. */
+mote_status batch_journal_open(batch_journal *j, const char *path, batch_lines *lines,
+                               journal_opening how, unsigned mode, mote_error *err);
 void batch_journal_close(batch_journal *j);
 
-/* Appends the result of a line, with a line break. After an error the file has whole lines only. */
+/* Appends the result of a line, with a line break. After an error the file has whole lines only,
+ * or the next call overwrites what was written. */
 mote_status batch_journal_add(batch_journal *j, batch_line *line, str result, bool failed,
                               mote_error *err);
 /* Writes what was added to the disk. */

@@ -90,10 +90,10 @@ static bool text_is_blank(str text)
     return true;
 }
 
-static bool lines_index(batch_lines *b)
+static mote_status lines_index(batch_lines *b, uint32_t most, mote_error *err)
 {
     if (b->map.bytes == 0)
-        return true; /* an empty file has no mapping */
+        return MOTE_OK; /* an empty file has no mapping */
     const char *at = (const char *)b->map.data, *end = at + b->map.bytes;
     for (uint32_t number = 0; at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -101,12 +101,15 @@ static bool lines_index(batch_lines *b)
         at += text.n + 1;
         if (text_is_blank(text))
             continue;
+        if (most > 0 && b->n == most)
+            return err_set(err, MOTE_E_ARG, "the input file has more than %u lines; split it",
+                           (unsigned)most);
         if (!mem_grow(&b->lines, b->n, &b->room, sizeof *b->lines))
-            return false;
+            return err_set(err, MOTE_E_MEMORY, "out of memory for the lines of a batch");
         b->lines[b->n] = (batch_line){.text = text, .number = number};
         line_describe(&b->lines[b->n++]);
     }
-    return true;
+    return MOTE_OK;
 }
 
 /* ---- order ---- */
@@ -175,9 +178,12 @@ mote_status batch_lines_open(batch_lines *b, const char *path, const batch_part 
     const bool empty = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
     if (!empty)
         TRY(os_map_open(&b->map, path, err));
-    if (!lines_index(b) || (b->order = mem_new(b->n + 1, sizeof *b->order)) == NULL) {
+    mote_status status = lines_index(b, part->most, err);
+    if (status == MOTE_OK && (b->order = mem_new(b->n + 1, sizeof *b->order)) == NULL)
+        status = err_set(err, MOTE_E_MEMORY, "out of memory for the lines of a batch");
+    if (status != MOTE_OK) {
         batch_lines_close(b);
-        return err_set(err, MOTE_E_MEMORY, "out of memory for the lines of %s", path);
+        return status;
     }
     lines_mark_repeated(b);
     lines_sort(b, part);

@@ -36,11 +36,13 @@ typedef struct batch_lines {
 
 /* Which lines to run. */
 typedef struct batch_part {
+    uint32_t most;          /* a file with more lines is refused; 0: any number */
     uint32_t limit;         /* the first so many lines; 0: all */
     uint32_t shard, shards; /* part number `shard`, from 1, of `shards`; 0: all */
 } batch_part;
 
-/* Maps the file and sorts its lines. Takes seconds for millions of lines. */
+/* Maps the file and sorts its lines. Takes seconds for millions of lines. MOTE_E_ARG: it has more
+ * than part->most. */
 mote_status batch_lines_open(batch_lines *b, const char *path, const batch_part *part,
                              mote_error *err);
 void batch_lines_close(batch_lines *b);

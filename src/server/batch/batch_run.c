@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-enum { DEFAULT_PARALLEL = 8, LINES_PER_TURN = 64, MAX_ATTEMPTS = 8 };
+enum { DEFAULT_PARALLEL = 8, LINES_PER_TURN = 64, MAX_PAUSE = 16 };
 
 static const struct {
     const char *url;
@@ -36,7 +36,7 @@ typedef struct batch_slot {
     batch_line *line; /* NULL: free */
     exchange *x;      /* NULL: it waits until `again` */
     uint32_t attempts;
-    double again;
+    double began, again;
 } batch_slot;
 
 struct batch_run {
@@ -50,6 +50,15 @@ struct batch_run {
     batch_progress progress; /* without `seconds` */
     strbuf out;
 };
+
+/* Of a JSON string; N_ROUTES: unknown. */
+static size_t route_find(str url)
+{
+    size_t i = 0;
+    while (i < N_ROUTES && !json_span_is_string(url, routes[i].url))
+        i++;
+    return i;
+}
 
 bool batch_url_is_known(str url)
 {
@@ -142,10 +151,11 @@ static void slot_reply(batch_slot *s, const exchange *x)
     const int status = local_exchange_status(x);
     const batch_request q = batch_line_read(s->line, r->options.bare);
     const str body = local_exchange_body(x);
-    if (status == 0) {
+    if (status == 0 || !json_span_is_object(body)) {
         batch_request failed = q;
-        failed.code = "out_of_memory";
-        failed.message = "out of memory for the reply";
+        failed.code = status == 0 ? "out_of_memory" : "invalid_value";
+        failed.message =
+            status == 0 ? "out of memory for the reply" : "the reply is not one JSON object";
         line_refuse(r, s->line, &failed);
         return;
     }
@@ -171,10 +181,16 @@ static void slot_free(batch_slot *s)
     s->run->n_used--;
 }
 
-/* Memory or the queue of the server was full: it is asked again after 0.25 s, 0.5 s, ... */
+double batch_retry_pause(uint32_t attempts)
+{
+    const double pause = 0.25 * (double)(1u << (attempts < 16 ? attempts : 16));
+    return pause < MAX_PAUSE ? pause : MAX_PAUSE;
+}
+
+/* Memory or the queue of the server was full. */
 static void slot_wait(batch_slot *s)
 {
-    s->again = os_now() + 0.25 * (double)(1u << s->attempts);
+    s->again = os_now() + batch_retry_pause(s->attempts);
     s->attempts++;
 }
 
@@ -187,7 +203,7 @@ static void slot_on_reply(void *with, exchange *x)
     const int status = local_exchange_status(x);
     const bool later = status == 0 || status == 429 || status == 503 || status == 529;
     s->x = NULL;
-    if (later && s->attempts < MAX_ATTEMPTS) {
+    if (later && os_now() - s->began < r->options.patience) {
         slot_wait(s);
         return;
     }
@@ -200,10 +216,8 @@ static void slot_start(batch_slot *s)
 {
     batch_run *r = s->run;
     const batch_request q = batch_line_read(s->line, r->options.bare);
-    size_t route = 0;
+    const size_t route = route_find(q.url); /* line_check() has found it */
     strbuf body = {0};
-    while (!json_span_is_string(q.url, routes[route].url))
-        route++; /* line_check() has found it */
     const local_request call = {.path = routes[route].url,
                                 .handler = routes[route].handler,
                                 .client = r->options.client,
@@ -225,7 +239,6 @@ static void line_check(const batch_run *r, batch_request *q)
 {
     const char *only = r->options.endpoint;
     str value;
-    bool known = false;
     if (q->code != NULL)
         return;
     if (q->custom_id.n > 0) {
@@ -238,9 +251,7 @@ static void line_check(const batch_run *r, batch_request *q)
             return;
         }
     }
-    for (size_t i = 0; i < N_ROUTES; i++)
-        known |= json_span_is_string(q->url, routes[i].url);
-    if (!known) {
+    if (route_find(q->url) == N_ROUTES) {
         q->code = "invalid_url";
         q->message = "url must be /v1/chat/completions, /v1/completions, /v1/embeddings or "
                      "/v1/responses";
@@ -264,25 +275,31 @@ static batch_slot *run_free_slot(batch_run *r)
     return NULL;
 }
 
+/* Skips lines with results. NULL: there is none left. */
+static batch_line *run_next_line(batch_run *r)
+{
+    const batch_lines *lines = r->options.lines;
+    while (r->next < lines->n_order && lines->order[r->next]->done)
+        r->next++;
+    return r->next < lines->n_order ? &lines->lines[lines->order[r->next] - lines->lines] : NULL;
+}
+
 /* Starts lines while slots are free, and ends the run after the last one. */
 static void run_turn(batch_run *r)
 {
-    const batch_lines *lines = r->options.lines;
-    for (uint32_t i = 0; i < LINES_PER_TURN && !r->stopped && r->next < lines->n_order; i++) {
+    for (uint32_t i = 0; i < LINES_PER_TURN && !r->stopped; i++) {
         batch_slot *s = run_free_slot(r);
-        if (s == NULL)
+        batch_line *line = run_next_line(r);
+        if (s == NULL || line == NULL)
             return;
-        batch_line *line = &lines->lines[lines->order[r->next] - lines->lines];
         r->next++;
-        if (line->done)
-            continue;
         batch_request q = batch_line_read(line, r->options.bare);
         line_check(r, &q);
         if (q.code != NULL) {
             line_refuse(r, line, &q);
             continue;
         }
-        *s = (batch_slot){.run = r, .line = line};
+        *s = (batch_slot){.run = r, .line = line, .began = os_now()};
         r->n_used++;
         slot_start(s);
     }

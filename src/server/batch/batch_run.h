@@ -4,8 +4,8 @@
  *
  * The requests are local exchanges, so parsing, rendering, scheduling and printing are those of
  * `mote serve`. As many run at the same time as the scheduler has slots, and as many wait in its
- * queue. A request that the server refuses for now (429, 503) is repeated. Everything else is the
- * result of its line.
+ * queue. A request that the server refuses for now (429, 503) is repeated, with pauses. Everything
+ * else is the result of its line.
  *
  * Event loop thread only.
  */
@@ -27,6 +27,7 @@ typedef struct batch_run_options {
     bool bare;            /* a line may be a bare body */
     bool fail_fast;       /* the first failed line ends the run */
     const char *endpoint; /* the only url; NULL: every url that a batch can have */
+    double patience;      /* seconds for which a line that the server refuses is repeated */
     double sync_seconds;  /* how often results are written to the disk; 0: not by this */
     /* The run is over: all lines have results, or it has failed. Called once, never inside
      * batch_run_start(). batch_run_free() may be called in it. */
@@ -56,6 +57,8 @@ void batch_run_free(batch_run *r);
 void batch_run_progress(const batch_run *r, batch_progress *out);
 /* MOTE_OK, or why the run ended early: a result could not be written. */
 mote_status batch_run_error(const batch_run *r, mote_error *err);
+/* Seconds before a refused line is repeated: 0.25, 0.5, ..., at most 16. */
+double batch_retry_pause(uint32_t attempts);
 /* May a line, or a batch of the server, have this url? */
 bool batch_url_is_known(str url);
 

@@ -28,10 +28,11 @@ typedef struct batch_work {
     batch_lines lines;
     batch_journal journal;
     batch_run *run;
-    bool busy;      /* with a worker */
-    bool over;      /* the run is over */
-    bool canceled;  /* the run was stopped by the client */
-    bool finishing; /* the worker finishes it */
+    bool busy;     /* with a worker */
+    bool over;     /* the run is over */
+    bool canceled; /* the run was stopped by the client */
+    bool warned;   /* of an error of the disk */
+    double again;  /* not before this time, after such an error */
     mote_error error;
     struct batch_work *next;
 } batch_work;
@@ -157,10 +158,9 @@ static void record_path(const batches *b, const batch_record *r, const char *suf
 }
 
 /* Writes the record of a work. Clients see it later, in record_update(): what they see is durable. */
-static void record_save(batches *b, batch_record *r)
+static mote_status record_save(batches *b, batch_record *r, mote_error *err)
 {
     char path[FILE_PATH_BYTES];
-    mote_error err;
     record_path(b, r, ".json", path);
     pthread_mutex_lock(&b->lock);
     const batch_record *listed = record_find(b, str_of(r->id), r->ns);
@@ -169,10 +169,9 @@ static void record_save(batches *b, batch_record *r)
         r->metadata = listed->metadata; /* a listed record of a running batch stays */
     }
     pthread_mutex_unlock(&b->lock);
-    const mote_status status = batch_record_write(r, path, &err);
+    const mote_status status = batch_record_write(r, path, err);
     r->metadata = NULL;
-    if (status != MOTE_OK)
-        log_message(&b->ctx->log, 0, "batch %s: %s", r->id, err.text);
+    return status;
 }
 
 /* Opens input and journal. */
@@ -181,18 +180,22 @@ static void work_open(void *with)
     batch_work *w = with;
     batches *b = w->of;
     batch_record *r = &w->record;
-    const batch_part all = {0};
+    const batch_part all = {.most = BATCH_LINES_MOST};
     char path[FILE_PATH_BYTES];
     stored_file input;
+    mote_error err;
     if (!file_store_find(b->files, str_of(r->input), r->ns, &input)) {
         err_set(&w->error, MOTE_E_ARG, "the input file was deleted");
         return;
     }
     file_store_path(b->files, r->input, ".data", path);
-    if (batch_lines_open(&w->lines, path, &all, &w->error) != MOTE_OK)
+    if (batch_lines_open(&w->lines, path, &all, &err) != MOTE_OK) {
+        err_set(&w->error, err.status == MOTE_E_MEMORY ? MOTE_E_MEMORY : MOTE_E_ARG, "%s",
+                err.status == MOTE_E_IO ? "the input file cannot be read" : err.text);
         return;
+    }
     record_path(b, r, ".out", path);
-    if (batch_journal_open(&w->journal, path, &w->lines, false, 0600, &w->error) != MOTE_OK)
+    if (batch_journal_open(&w->journal, path, &w->lines, JOURNAL_OWN, 0600, &w->error) != MOTE_OK)
         return;
     r->total = w->lines.n;
     r->done = w->journal.n_done;
@@ -221,41 +224,56 @@ static mote_status work_export(batch_work *w, char id[FILE_ID_BYTES], journal_pa
     return file_store_adopt(w->of->files, &file, err);
 }
 
-/* The run is over, or could not begin: results to files, the last change of the record. */
+/* Results to files. Their names are in the record first, so that a restart finds them. */
+static mote_status work_export_all(batch_work *w, mote_error *err)
+{
+    batch_record *r = &w->record;
+    if (r->output[0] == '\0')
+        generation_random_id(r->output, sizeof r->output, "file-");
+    if (r->errors[0] == '\0')
+        generation_random_id(r->errors, sizeof r->errors, "file-");
+    r->finalizing = (int64_t)time(NULL);
+    r->status = w->canceled ? BATCH_CANCELLING : BATCH_FINALIZING;
+    TRY(record_save(w->of, r, err));
+    record_update(w->of, r);
+    TRY(work_export(w, r->output, JOURNAL_GOOD, err));
+    return work_export(w, r->errors, JOURNAL_FAILED, err);
+}
+
+/* An error of the disk or too little memory: it may pass. */
+static bool work_may_continue(const batch_work *w)
+{
+    return w->error.status == MOTE_E_IO || w->error.status == MOTE_E_MEMORY;
+}
+
+/* The run is over, or the input is not valid: results to files, the last change of the record. */
 static void work_finish(void *with)
 {
     batch_work *w = with;
     batch_record *r = &w->record;
     char path[FILE_PATH_BYTES];
-    mote_error err = {0};
-    mote_status status = w->error.status;
-    if (status == MOTE_OK) {
-        if (r->output[0] == '\0')
-            generation_random_id(r->output, sizeof r->output, "file-");
-        if (r->errors[0] == '\0')
-            generation_random_id(r->errors, sizeof r->errors, "file-");
-        r->finalizing = (int64_t)time(NULL);
-        if (!w->canceled)
-            r->status = BATCH_FINALIZING;
-        record_save(w->of, r);
-        record_update(w->of, r);
-        status = work_export(w, r->output, JOURNAL_GOOD, &err);
-        if (status == MOTE_OK)
-            status = work_export(w, r->errors, JOURNAL_FAILED, &err);
-    } else {
-        err = w->error;
+    const bool failed = w->error.status != MOTE_OK;
+    mote_error err;
+    if (!failed && work_export_all(w, &err) != MOTE_OK) {
+        w->error = err;
+        return;
     }
-    r->ended = (int64_t)time(NULL);
-    r->status = status != MOTE_OK ? BATCH_FAILED : w->canceled ? BATCH_CANCELLED : BATCH_COMPLETED;
-    if (status != MOTE_OK) {
-        r->output[0] = r->errors[0] = '\0';
-        snprintf(r->message, sizeof r->message, "%s", err.text);
-        log_message(&w->of->ctx->log, 0, "batch %s has failed: %s", r->id, err.text);
+    batch_record last = *r;
+    last.ended = (int64_t)time(NULL);
+    last.status = failed ? BATCH_FAILED : w->canceled ? BATCH_CANCELLED : BATCH_COMPLETED;
+    if (failed) {
+        last.output[0] = last.errors[0] = '\0';
+        snprintf(last.message, sizeof last.message, "%s", w->error.text);
     }
-    record_save(w->of, r);
+    if (record_save(w->of, &last, &err) != MOTE_OK) {
+        w->error = err; /* the journal stays: an earlier record is on the disk */
+        return;
+    }
+    if (failed)
+        log_message(&w->of->ctx->log, 0, "batch %s has failed: %s", r->id, last.message);
     record_path(w->of, r, ".out", path);
     unlink(path);
-    record_update(w->of, r);
+    record_update(w->of, &last);
 }
 
 /* ---- the event loop ---- */
@@ -281,7 +299,8 @@ static void work_finished(void *with)
 {
     batch_work *w = with;
     w->busy = false;
-    works_remove(w->of, w);
+    if (!work_may_continue(w))
+        works_remove(w->of, w);
 }
 
 static void work_send(batch_work *w, void (*run)(void *with), void (*done)(void *with))
@@ -300,38 +319,10 @@ static void work_saved(void *with)
 static void work_save(void *with)
 {
     batch_work *w = with;
-    record_save(w->of, &w->record);
+    mote_error err;
+    if (record_save(w->of, &w->record, &err) != MOTE_OK)
+        log_message(&w->of->ctx->log, 0, "batch %s: %s", w->record.id, err.text);
     record_update(w->of, &w->record);
-}
-
-static void work_opened(void *with)
-{
-    batch_work *w = with;
-    batches *b = w->of;
-    w->busy = false;
-    if (w->error.status != MOTE_OK || b->stopped)
-        return; /* the tick goes on */
-    const batch_run_options options = {.ctx = b->ctx,
-                                       .lines = &w->lines,
-                                       .journal = &w->journal,
-                                       .parallel = b->parallel,
-                                       .client = w->record.client,
-                                       .ns = w->record.ns,
-                                       .background = true,
-                                       .endpoint = w->record.endpoint,
-                                       .over = work_on_over,
-                                       .with = w};
-    w->run = batch_run_new(&options);
-    if (w->run == NULL) {
-        err_set(&w->error, MOTE_E_MEMORY, "out of memory for the requests of a batch");
-        return;
-    }
-    if (w->record.status == BATCH_VALIDATING) {
-        w->record.status = BATCH_IN_PROGRESS;
-        w->record.began = (int64_t)time(NULL);
-    }
-    batch_run_start(w->run);
-    work_send(w, work_save, work_saved);
 }
 
 /* Has the client cancelled it? */
@@ -349,6 +340,41 @@ static bool work_is_canceled(batch_work *w)
     return canceled;
 }
 
+static void work_opened(void *with)
+{
+    batch_work *w = with;
+    batches *b = w->of;
+    w->busy = false;
+    if (w->error.status != MOTE_OK || b->stopped)
+        return; /* the tick goes on */
+    if (work_is_canceled(w)) {
+        w->canceled = w->over = true;
+        return;
+    }
+    const batch_run_options options = {.ctx = b->ctx,
+                                       .lines = &w->lines,
+                                       .journal = &w->journal,
+                                       .parallel = b->parallel,
+                                       .client = w->record.client,
+                                       .ns = w->record.ns,
+                                       .background = true,
+                                       .endpoint = w->record.endpoint,
+                                       .patience = BATCH_PATIENCE_SECONDS,
+                                       .over = work_on_over,
+                                       .with = w};
+    w->run = batch_run_new(&options);
+    if (w->run == NULL) {
+        err_set(&w->error, MOTE_E_MEMORY, "out of memory for the requests of a batch");
+        return;
+    }
+    if (w->record.status == BATCH_VALIDATING) {
+        w->record.status = BATCH_IN_PROGRESS;
+        w->record.began = (int64_t)time(NULL);
+    }
+    batch_run_start(w->run);
+    work_send(w, work_save, work_saved);
+}
+
 static void work_count(batch_work *w)
 {
     batch_progress p;
@@ -363,10 +389,26 @@ static void work_count(batch_work *w)
     record_update(w->of, &w->record);
 }
 
+/* Closes everything; the tick opens it again later. */
+static void work_pause(batch_work *w, double now)
+{
+    if (!w->warned)
+        log_message(&w->of->ctx->log, 0, "batch %s waits and tries again every %d s: %s",
+                    w->record.id, BATCH_RETRY_SECONDS, w->error.text);
+    batch_run_free(w->run);
+    batch_journal_close(&w->journal);
+    batch_lines_close(&w->lines);
+    w->run = NULL;
+    w->over = w->canceled = false;
+    w->warned = true;
+    w->error = (mote_error){0};
+    w->again = now + BATCH_RETRY_SECONDS;
+}
+
 static void work_tick(batch_work *w, double now)
 {
     mote_error err;
-    if (w->busy)
+    if (w->busy || now < w->again)
         return;
     if (w->run != NULL && !w->over) {
         batch_run_tick(w->run, now);
@@ -378,7 +420,9 @@ static void work_tick(batch_work *w, double now)
     }
     if (w->run != NULL && w->over && batch_run_error(w->run, &err) != MOTE_OK)
         w->error = err;
-    if (w->over || w->error.status != MOTE_OK)
+    if (work_may_continue(w))
+        work_pause(w, now);
+    else if (w->over || w->error.status != MOTE_OK)
         work_send(w, work_finish, work_finished);
     else if (w->run == NULL)
         work_send(w, work_open, work_opened);
@@ -400,8 +444,8 @@ static bool record_has_work(const batches *b, const batch_record *r)
     return false;
 }
 
-/* The next batch to begin: the oldest of a key without a running one. A cancelled batch ends even if
- * it never began. */
+/* The next batch to begin: the oldest of a key without a running one. A cancelled batch ends at once,
+ * even if it never began. */
 static batch_work *work_new(batches *b)
 {
     batch_work *w = NULL;
@@ -412,7 +456,8 @@ static batch_work *work_new(batches *b)
         if (batch_status_is_final(r->status) || record_has_work(b, r))
             continue;
         waiting++;
-        if (w != NULL || b->n_works >= BATCHES_RUNNING || key_has_work(b, r->ns))
+        const bool must_wait = b->n_works >= BATCHES_RUNNING || key_has_work(b, r->ns);
+        if (w != NULL || (must_wait && r->status != BATCH_CANCELLING))
             continue;
         w = mem_new(1, sizeof *w);
         if (w == NULL)
@@ -451,13 +496,19 @@ void batches_stop(batches *b)
 
 /* ---- the API ---- */
 
-/* Under the mutex: drops the record of the batch that was created first, of those that are over. */
-static bool records_forget_one(batches *b)
+/* Under the mutex: makes room for one more record of the key. Drops that of the batch that was created
+ * first, of those that are over. */
+static bool records_make_room(batches *b, uint64_t ns)
 {
     char path[FILE_PATH_BYTES];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        n += b->records[i].ns == ns;
+    if (n < BATCHES_MOST)
+        return true;
     for (uint32_t i = 0; i < b->n; i++) {
         batch_record *r = &b->records[i];
-        if (!batch_status_is_final(r->status))
+        if (r->ns != ns || !batch_status_is_final(r->status))
             continue;
         record_path(b, r, ".json", path);
         unlink(path);
@@ -488,7 +539,7 @@ mote_status batches_create(batches *b, const batch_order *order, strbuf *out, mo
     record_path(b, &r, ".json", path);
     mote_status status = batch_record_write(&r, path, err);
     pthread_mutex_lock(&b->lock);
-    if (status == MOTE_OK && b->n >= BATCHES_MOST && !records_forget_one(b))
+    if (status == MOTE_OK && !records_make_room(b, order->ns))
         status = err_set(err, MOTE_E_FULL, "%d batches are not over; wait for one of them",
                          BATCHES_MOST);
     if (status == MOTE_OK && !record_insert(b, &r))
@@ -563,13 +614,14 @@ void batches_list(batches *b, uint64_t ns, str after, size_t most, strbuf *out)
     jw_close(out, '}');
 }
 
-bool batches_use_file(batches *b, str file_id)
+bool batches_use_file(batches *b, str file_id, uint64_t ns)
 {
     bool used = false;
     pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->n; i++)
-        used |=
-            !batch_status_is_final(b->records[i].status) && str_is(file_id, b->records[i].input);
+    for (uint32_t i = 0; i < b->n; i++) {
+        const batch_record *r = &b->records[i];
+        used |= r->ns == ns && !batch_status_is_final(r->status) && str_is(file_id, r->input);
+    }
     pthread_mutex_unlock(&b->lock);
     return used;
 }

@@ -6,11 +6,12 @@
  *   batch_ID.out    the journal: results so far (batch_journal.h)
  *
  *   validating -> in_progress -> finalizing -> completed
- *                      \-> cancelling -> cancelled        failed: the input or the disk
+ *                      \-> cancelling -> cancelled        failed: the input
  *
  * A record is written at every change of its status. After a restart, unfinished batches continue
  * from their journals. A finished batch has up to two files: results and errors, in the order of the
- * input.
+ * input. An error of the disk ends no batch: it continues after BATCH_RETRY_SECONDS from its journal,
+ * which exists until results and record are on the disk.
  *
  * Runs have low priority: the scheduler takes their requests only while no other request needs the
  * time (sched.h). BATCHES_RUNNING batches run at the same time, one per key; the oldest first.
@@ -27,7 +28,14 @@
 
 typedef struct batches batches;
 
-enum { BATCHES_RUNNING = 4, BATCHES_MOST = 1000, BATCH_METADATA_BYTES = 16384 };
+enum {
+    BATCHES_RUNNING = 4,
+    BATCHES_MOST = 1000, /* records of one key */
+    BATCH_LINES_MOST = 50000,
+    BATCH_METADATA_BYTES = 16384,
+    BATCH_PATIENCE_SECONDS = 24 * 3600, /* for a line that the server refuses: completion_window */
+    BATCH_RETRY_SECONDS = 5
+};
 
 typedef enum batch_status {
     BATCH_VALIDATING,
@@ -56,7 +64,8 @@ typedef struct batch_order {
     str metadata; /* a JSON object; empty: none */
 } batch_order;
 
-/* Creates a batch and prints it. MOTE_E_ARG: no such file. MOTE_E_FULL: too many batches. */
+/* Creates a batch and prints it; drops the oldest finished one of the key if it has BATCHES_MOST.
+ * MOTE_E_ARG: no such file. MOTE_E_FULL: too many batches. */
 mote_status batches_create(batches *b, const batch_order *order, strbuf *out, mote_error *err);
 /* Prints a batch. false: the key has no such batch. */
 bool batches_print(batches *b, str id, uint64_t ns, strbuf *out);
@@ -65,7 +74,7 @@ bool batches_cancel(batches *b, str id, uint64_t ns, strbuf *out);
 /* Prints at most `most` batches of the key, newest first, after the batch `after` (empty: from the
  * first one), as a list. */
 void batches_list(batches *b, uint64_t ns, str after, size_t most, strbuf *out);
-/* Does an unfinished batch need this file? */
-bool batches_use_file(batches *b, str file_id);
+/* Does an unfinished batch of the key need this file? */
+bool batches_use_file(batches *b, str file_id, uint64_t ns);
 
 #endif

@@ -313,6 +313,7 @@ mote_status file_store_add(file_store *s, stored_file *file, str contents, mote_
     const mote_status status = os_file_replace(path, contents.p, contents.n, err);
     if (status == MOTE_OK)
         return store_commit(s, file, contents.n, err);
+    file_unlink(s, file->id); /* it has its name already if the sync of the directory failed */
     pthread_mutex_lock(&s->lock);
     s->reserved -= contents.n;
     pthread_mutex_unlock(&s->lock);

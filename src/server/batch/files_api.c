@@ -5,12 +5,8 @@
 #include "server/batch/batch_api.h"
 #include "server/batch/batches.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LIST_INITIAL = 100, LIST_MOST = 1000 };
 
@@ -65,10 +61,10 @@ static void file_print(const stored_file *f, strbuf *out)
     jw_close(out, '}');
 }
 
-static void file_missing(background_job *s, str id)
+void file_missing(http_error *error, str id)
 {
-    http_error_set(&s->error, HTTP_E_NOT_FOUND, "not_found", "there is no file %.*s", STR_ARG(id));
-    snprintf(s->error.param, sizeof s->error.param, "id");
+    http_error_set(error, HTTP_E_NOT_FOUND, "not_found", "there is no file %.*s", STR_ARG(id));
+    snprintf(error->param, sizeof error->param, "id");
 }
 
 /* ---- upload ---- */
@@ -171,19 +167,19 @@ static void retrieve_run(background_job *s)
     if (file_store_find(s->ctx->files, strbuf_view(&s->tail), s->ns, &file))
         file_print(&file, &s->out);
     else
-        file_missing(s, strbuf_view(&s->tail));
+        file_missing(&s->error, strbuf_view(&s->tail));
 }
 
 static void delete_run(background_job *s)
 {
     const str id = strbuf_view(&s->tail);
-    if (batches_use_file(s->ctx->batches, id)) {
+    if (batches_use_file(s->ctx->batches, id, s->ns)) {
         http_error_set(&s->error, HTTP_E_CONFLICT, "file_in_use",
                        "a batch that is not over needs the file; cancel it first");
         return;
     }
     if (!file_store_remove(s->ctx->files, id, s->ns)) {
-        file_missing(s, id);
+        file_missing(&s->error, id);
         return;
     }
     jw_open(&s->out, '{');
@@ -191,42 +187,6 @@ static void delete_run(background_job *s)
     jw_key_text(&s->out, "object", "file");
     jw_key_bool(&s->out, "deleted", true);
     jw_close(&s->out, '}');
-}
-
-static bool read_whole(int fd, strbuf *out, size_t bytes)
-{
-    if (!strbuf_reserve(out, bytes + 1))
-        return false;
-    while (out->n < bytes) {
-        const ssize_t n = read(fd, out->p + out->n, bytes - out->n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        out->n += (size_t)n;
-    }
-    return true;
-}
-
-/* `tail` is ID/content. */
-static void content_run(background_job *s)
-{
-    stored_file file;
-    char path[FILE_PATH_BYTES];
-    str id = strbuf_view(&s->tail);
-    id.n -= strlen("/content");
-    if (!file_store_find(s->ctx->files, id, s->ns, &file)) {
-        file_missing(s, id);
-        return;
-    }
-    file_store_path(s->ctx->files, file.id, ".data", path);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || !read_whole(fd, &s->out, (size_t)file.bytes))
-        http_error_set(&s->error, HTTP_E_UNAVAILABLE, "storage_failed",
-                       "the file could not be read");
-    if (fd >= 0)
-        close(fd);
-    s->content_type = "application/octet-stream";
 }
 
 static bool str_ends(str text, const char *with)
@@ -244,7 +204,7 @@ void handle_file(exchange *x)
     if (r->method == HTTP_DELETE) {
         background_start(x, delete_run, false);
     } else if (str_ends(r->tail, "/content")) {
-        background_start(x, content_run, false);
+        download_start(x);
     } else if (memchr(r->tail.p, '/', r->tail.n) == NULL) {
         background_start(x, retrieve_run, false);
     } else {

@@ -63,10 +63,49 @@ bool json_span_is_object(str text)
     return end > 0 && span_skip_space(text, end) == text.n;
 }
 
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The character at *at of a string, its escape decoded, and the place behind it. -1: it is not
+ * ASCII, or the escape is invalid. */
+static int span_character(str t, size_t *at)
+{
+    static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    const char c = t.p[(*at)++];
+    if (c != '\\')
+        return (unsigned char)c < 0x80 ? c : -1;
+    if (*at >= t.n)
+        return -1;
+    const char kind = t.p[(*at)++];
+    if (kind == 'u') {
+        int code = 0;
+        for (int i = 0; i < 4; i++) {
+            const int digit = *at < t.n ? hex_value(t.p[(*at)++]) : -1;
+            if (digit < 0)
+                return -1;
+            code = 16 * code + digit;
+        }
+        return code < 0x80 ? code : -1;
+    }
+    const char *known = kind != '\0' ? strchr(escapes, kind) : NULL;
+    return known != NULL ? meanings[known - escapes] : -1;
+}
+
 bool json_span_is_string(str value, const char *text)
 {
-    const size_t n = strlen(text);
-    return value.n == n + 2 && value.p[0] == '"' && memcmp(value.p + 1, text, n) == 0;
+    if (value.n < 2 || value.p[0] != '"')
+        return false;
+    const str inner = {value.p + 1, value.n - 2};
+    size_t at = 0;
+    while (at < inner.n && *text != '\0')
+        if (span_character(inner, &at) != *text++)
+            return false;
+    return at == inner.n && *text == '\0';
 }
 
 /* Reads one member at `at`. Returns the end of its value. */

@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 /* The text of a member, with the quotes of a string; of several with this name the last. false:
- * there is none, or the text is not an object. Names with escapes are not found. */
+ * there is none, or the text is not an object. `name` is ASCII; escapes in the text are decoded. */
 bool json_span_member(str object, const char *name, str *value);
 /* Is the text one object, with nothing but white space around it? */
 bool json_span_is_object(str text);
 /* A member that is a whole number; 0: it is not. */
 uint64_t json_span_count(str object, const char *name);
-/* Does a value that json_span_member() found equal this string? */
+/* Does a value that json_span_member() found equal this ASCII string, its escapes decoded? */
 bool json_span_is_string(str value, const char *text);
 
 #endif

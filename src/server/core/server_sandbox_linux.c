@@ -40,13 +40,6 @@ static void sandbox_add_reason(server_sandbox *s, const char *text, const char *
 
 /* ---- Landlock ---- */
 
-/* Rights that a directory of regular files does not need. */
-enum {
-    NEVER_WRITTEN = LANDLOCK_EXECUTE | LANDLOCK_REMOVE_DIR | LANDLOCK_MAKE_CHAR |
-                    LANDLOCK_MAKE_SOCK | LANDLOCK_MAKE_FIFO | LANDLOCK_MAKE_BLOCK |
-                    LANDLOCK_IOCTL_DEV
-};
-
 /* Allows the directory of a file. */
 static void landlock_allow_around(int ruleset, const char *path, uint64_t rights)
 {
@@ -93,12 +86,11 @@ void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *f
         landlock_allow(ruleset, files->directories[i], LANDLOCK_READ);
     for (size_t i = 0; i < files->n_removed; i++)
         landlock_allow_around(ruleset, files->removed[i], LANDLOCK_REMOVE_FILE);
+    const uint64_t own = (LANDLOCK_READ | LANDLOCK_WRITE_OWN) & landlock_rights(version);
     if (files->written != NULL)
-        landlock_allow(ruleset, files->written,
-                       landlock_rights(version) & ~(uint64_t)NEVER_WRITTEN);
+        landlock_allow(ruleset, files->written, own);
     if (files->cached != NULL)
-        landlock_allow(ruleset, files->cached,
-                       (LANDLOCK_READ | LANDLOCK_WRITE_OWN) & landlock_rights(version));
+        landlock_allow(ruleset, files->cached, own);
     if (landlock_restrict(ruleset))
         s->landlock = version;
     else

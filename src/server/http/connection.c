@@ -144,17 +144,29 @@ static void connection_write_out(connection *c)
         c->must_close = true;
 }
 
+/* The handler may write the next piece of a long body. */
+static void connection_report_drained(connection *c, exchange *x)
+{
+    void (*drained)(void *with) = x->drained;
+    if (drained == NULL || c->must_close || x->over || connection_unsent(c) > 0)
+        return;
+    x->drained = NULL;
+    drained(x->drained_with);
+}
+
 static void connection_send(connection *c)
 {
-    const exchange *x = c->reader.x;
+    exchange *x = c->reader.x;
     const bool streaming = x != NULL && x->streaming;
     if (streaming)
-        exchange_frame(c->reader.x);
+        exchange_frame(x);
     if (!c->must_close)
         connection_write_out(c);
     /* A stream that the client does not read must not fill the memory. */
     if (streaming && (double)connection_unsent(c) > connection_http(c)->limits.at[LIMIT_OUTPUT])
         c->must_close = true;
+    if (streaming)
+        connection_report_drained(c, x);
 }
 
 /* ---- input ---- */

@@ -64,7 +64,8 @@ void exchange_free(exchange *x)
 {
     if (x == NULL)
         return;
-    x->http->body_bytes -= x->body.n + x->taken;
+    if (x->c != NULL)
+        x->http->body_bytes -= x->body.n + x->taken;
     x->http->reply_bytes -= x->large;
     strbuf_fini(&x->head_bytes);
     strbuf_fini(&x->path);
@@ -263,7 +264,7 @@ static void put_cors(const exchange *x, strbuf *out)
                "x-request-id, request-id, retry-after, mote-model");
 }
 
-/* `length` is ignored for streams. */
+/* `length` is ignored for streams of unknown length. */
 static void exchange_put_head(exchange *x, int status, const char *content_type, size_t length)
 {
     enum { NO_CONTENT = 204 };
@@ -279,7 +280,7 @@ static void exchange_put_head(exchange *x, int status, const char *content_type,
         put_header(out, "Content-Type", content_type);
     put_header(out, "x-request-id", x->id);
     put_header(out, "request-id", x->id);
-    if (x->streaming) {
+    if (x->streaming && !x->sized) {
         put_header(out, "Cache-Control", "no-cache");
         put_header(out, "X-Accel-Buffering", "no");
     }
@@ -288,7 +289,7 @@ static void exchange_put_head(exchange *x, int status, const char *content_type,
     put_cors(x, out);
     if (x->chunked) {
         put_header(out, "Transfer-Encoding", "chunked");
-    } else if (!x->streaming && status != NO_CONTENT) {
+    } else if ((!x->streaming || x->sized) && status != NO_CONTENT) {
         snprintf(line, sizeof line, "Content-Length: %zu\r\n", length);
         strbuf_text(out, line);
     }
@@ -390,6 +391,29 @@ void exchange_begin(exchange *x, int status, const char *content_type)
         x->may_keep = false; /* in HTTP/1.0 the end of the connection ends the body */
     exchange_put_head(x, status, content_type, 0);
     exchange_touch(x);
+}
+
+void exchange_begin_sized(exchange *x, int status, const char *content_type, size_t bytes)
+{
+    x->streaming = x->sized = true;
+    if (x->http->phase != HTTP_SERVING)
+        x->may_keep = false;
+    exchange_put_head(x, status, content_type, bytes);
+    exchange_touch(x);
+}
+
+void exchange_on_drained(exchange *x, void (*drained)(void *with), void *with)
+{
+    x->drained = drained;
+    x->drained_with = with;
+    exchange_touch(x);
+}
+
+size_t exchange_piece_bytes(const exchange *x)
+{
+    enum { PIECE = 65536 };
+    const double half = x->http->limits.at[LIMIT_OUTPUT] / 2; /* the head comes on top */
+    return half < PIECE ? (size_t)half : PIECE;
 }
 
 void exchange_write(exchange *x, str bytes)

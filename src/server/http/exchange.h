@@ -87,7 +87,14 @@ void exchange_reply_built(exchange *x, const char *content_type, strbuf *body);
  * of the loop iteration. A client that reads nothing for --limit stall-seconds, or leaves more than
  * --limit output-buffer-bytes unread, is disconnected. */
 void exchange_begin(exchange *x, int status, const char *content_type);
+/* The same for a body of `bytes` bytes, which the writes must have together. */
+void exchange_begin_sized(exchange *x, int status, const char *content_type, size_t bytes);
 void exchange_write(exchange *x, str bytes);
+/* Calls `drained` once, when the kernel has taken what was written so far. A body that is longer than
+ * the buffer is written in such pieces. Not if the connection is closed before. */
+void exchange_on_drained(exchange *x, void (*drained)(void *with), void *with);
+/* Most bytes of such a piece. */
+size_t exchange_piece_bytes(const exchange *x);
 void exchange_end(exchange *x);
 /* Closes the connection immediately, so that the client sees an incomplete stream. */
 void exchange_abort(exchange *x);

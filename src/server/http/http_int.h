@@ -44,6 +44,9 @@ struct exchange {
     uint64_t sent;  /* bytes of the reply body */
     size_t large;   /* the same, if it counts for LIMIT_REPLIES */
     bool streaming, chunked, over;
+    bool sized;                  /* a stream of known length, which is in the head */
+    void (*drained)(void *with); /* NULL: none */
+    void *drained_with;
     log_stats stats; /* stop == NULL: none */
 
     /* of a local exchange */
@@ -207,7 +210,7 @@ struct http_server {
     double phase_until; /* end of the phase; ignored while serving */
     double last_peers_sweep;
     exchange *replied, **last_replied; /* local exchanges with a complete reply, in order */
-    uint64_t body_bytes;               /* of requests that are read or handled */
+    uint64_t body_bytes;               /* of clients' requests that are read or handled */
     uint64_t reply_bytes;              /* of large replies that are not sent completely */
     uint64_t requests, refused_connections, refused_requests;
 };

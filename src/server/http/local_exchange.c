@@ -18,7 +18,6 @@ exchange *local_exchange_start(http_server *h, const local_request *r, strbuf *b
     }
     x->body = *body;
     *body = (strbuf){0};
-    h->body_bytes += x->body.n;
     x->replied = r->replied;
     x->replied_with = r->with;
     x->request = (http_request){.method = HTTP_POST,

@@ -4,7 +4,8 @@
  *
  * A handler cannot tell it from the request of a client. The reply goes to a function instead of a
  * socket. The request hooks of the HTTP server are not called: there is no head to check, and the
- * owner counts what it started. Event loop thread only.
+ * owner counts what it started. Bodies do not count for --limit total-body-bytes: they must not take
+ * that memory from clients. Event loop thread only.
  */
 #ifndef MOTE_SERVER_HTTP_LOCAL_EXCHANGE_H
 #define MOTE_SERVER_HTTP_LOCAL_EXCHANGE_H
