@@ -102,7 +102,24 @@ static void cache_leave(disk_cache *c, bool changed)
     pthread_mutex_unlock(&c->files);
 }
 
+static bool cache_make_room(disk_cache *c, uint64_t more, uint64_t chain);
+
 /* ---- open ---- */
+
+/* Under `files` and the lock: the cap may be lower than when the records were written. Returns true if
+ * something was removed. */
+static bool cache_shrink(disk_cache *c)
+{
+    const uint64_t no_chain = UINT64_MAX;
+    pthread_mutex_lock(&c->lock);
+    const bool fits = c->index.bytes <= c->cap;
+    pthread_mutex_unlock(&c->lock);
+    if (fits)
+        return false;
+    disk_directory_begin_change(&c->directory);
+    cache_make_room(c, 0, no_chain);
+    return true;
+}
 
 mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t cap, bool read_only,
                             mote_error *err)
@@ -122,7 +139,7 @@ mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t ca
     if (status == MOTE_OK && !read_only) {
         status = cache_enter(c, err); /* a new object has generation 0: it scans */
         if (status == MOTE_OK)
-            cache_leave(c, false);
+            cache_leave(c, cache_shrink(c));
     }
     if (status != MOTE_OK) {
         disk_cache_close(c);
@@ -342,10 +359,12 @@ static mote_status put_end(disk_cache *c, const disk_head *head, uint64_t chain,
         return status != MOTE_OK ? status : err_set(err, MOTE_E_IO, "%s", why.text);
     }
     disk_directory_begin_change(&c->directory);
-    const bool named = disk_directory_end_file(&c->directory, status == MOTE_OK ? name : NULL);
-    if (status == MOTE_OK && !named)
+    const bool exists = disk_cache_keep(c, head->key, chain); /* another process was faster */
+    const bool wanted = status == MOTE_OK && !exists;
+    const bool named = disk_directory_end_file(&c->directory, wanted ? name : NULL);
+    if (wanted && !named)
         status = put_failed(err);
-    if (status == MOTE_OK)
+    if (wanted && named)
         put_count(c, head, chain);
     cache_leave(c, true);
     return status;

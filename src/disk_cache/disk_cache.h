@@ -22,7 +22,8 @@
 typedef struct disk_cache disk_cache;
 
 /* Opens the directory, creates it with mode 0700 if it does not exist, and reads the heads of its
- * records. `cap` in bytes for everything in it. read_only: for lists; put and remove fail. */
+ * records. `cap` in bytes for everything in it; records above it are evicted. read_only: for lists;
+ * put and remove fail. */
 mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t cap, bool read_only,
                             mote_error *err);
 /* NULL is allowed. */

@@ -92,6 +92,11 @@ void disk_directory_peek(const disk_directory *d, disk_counters *out)
         *out = (disk_counters){0};
 }
 
+static bool counters_write(const disk_directory *d)
+{
+    return pwrite(d->lock, &d->counters, sizeof d->counters, 0) == (ssize_t)sizeof d->counters;
+}
+
 mote_status disk_directory_lock(disk_directory *d, mote_error *err)
 {
     while (flock(d->lock, LOCK_EX) != 0)
@@ -103,13 +108,9 @@ mote_status disk_directory_lock(disk_directory *d, mote_error *err)
         d->counters.since = disk_time();
         if (!os_random(&d->counters.generation, sizeof d->counters.generation))
             d->counters.generation = d->counters.since;
+        counters_write(d); /* or every process has its own, and the others seem to change it */
     }
     return MOTE_OK;
-}
-
-static bool counters_write(const disk_directory *d)
-{
-    return pwrite(d->lock, &d->counters, sizeof d->counters, 0) == (ssize_t)sizeof d->counters;
 }
 
 bool disk_directory_begin_change(disk_directory *d)

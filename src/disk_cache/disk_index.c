@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 
+#include <math.h>
+
 void disk_index_fini(disk_index *x)
 {
     mem_free(x->entries);
@@ -122,6 +124,11 @@ static double state_value(const disk_index *x, const disk_entry *e, uint64_t now
     return (double)saved * (double)(1 + e->hits) / (1 + hours) / (double)bytes;
 }
 
+static bool entry_is_fresh(const disk_entry *e, uint64_t now)
+{
+    return e->created <= now && now - e->created < DISK_FRESH_SECONDS;
+}
+
 disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now)
 {
     disk_entry *found = NULL;
@@ -131,7 +138,9 @@ disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now)
         disk_entry *e = &x->entries[i];
         if (e->dependents > 0 || e->chain == chain)
             continue;
-        const double value = e->kind == DISK_STATE ? state_value(x, e, now) : 0;
+        const double value = e->kind == DISK_STATE    ? state_value(x, e, now)
+                             : entry_is_fresh(e, now) ? (double)INFINITY
+                                                      : 0;
         if (found == NULL || value < least || (value <= least && e->used < found->used)) {
             found = e;
             least = value;

@@ -159,7 +159,7 @@ mote_status disk_record_read_payload(int fd, const disk_head *head, void *to,
         if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed))
             status = err_set(err, MOTE_E_CANCELED, "canceled");
         else if (!read_all(fd, into, n, DISK_HEAD_BYTES + at))
-            status = err_set(err, MOTE_E_IO, "cannot read: %s", strerror(errno));
+            status = record_damaged(err, "its block cannot be read");
         else
             XXH3_64bits_update(&hash, into, n);
         at += n;

@@ -81,7 +81,8 @@ mote_status disk_record_write(int fd, disk_head *head, disk_source_fn *source, v
 /* Reads the head. MOTE_E_FORMAT: it is not valid, or the file has another size. */
 mote_status disk_record_read_head(int fd, disk_head *head, mote_error *err);
 /* Reads the payload of a valid head and compares its checksum. `to` has payload_bytes bytes; NULL:
- * only verify. *cancel, if not NULL, ends it with MOTE_E_CANCELED. */
+ * only verify. *cancel, if not NULL, ends it with MOTE_E_CANCELED. MOTE_E_FORMAT: the checksum
+ * differs, or the disk cannot read it. */
 mote_status disk_record_read_payload(int fd, const disk_head *head, void *to,
                                      const atomic_bool *cancel, mote_error *err);
 /* Do both describe the same record, with equal tokens? A state has several parents if pages depend

@@ -316,8 +316,6 @@ static void run_step(sched *s)
     begin_waiting_jobs(s);
     run_batch(s);
     prefix_disk_save(s);
-    if (s->n_work == 0)
-        prefix_disk_wait(s);
 }
 
 /* Runs one or more steps under the core lock. Jobs that arrive while it waits for the lock are
@@ -331,11 +329,13 @@ static void run_steps_locked(sched *s)
     s->other_engine_ran = lock != NULL && ticket != s->next_ticket;
     s->next_ticket = ticket + 1;
     run_step(s);
-    while (!s->damaged && core_lock_stay(lock) && s->n_slots > 0) {
+    while (s->n_work > 0 && !s->damaged && core_lock_stay(lock) && s->n_slots > 0) {
         publish_and_wake(s);
         run_step(s);
     }
     core_lock_leave(lock);
+    if (s->n_work == 0)
+        prefix_disk_wait(s);
 }
 
 /* Under the mutex. Returns false if the thread must end. */

@@ -19,11 +19,18 @@ static void unload_wake_owner(sched *s)
 
 /* ---- engine thread ---- */
 
+static bool unload_is_wanted(sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool wanted = s->unload_requested;
+    pthread_mutex_unlock(&s->lock);
+    return wanted;
+}
+
 /* Call with the mutex held. It is released while memory is freed and while the owner is woken. */
 static void engine_unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);
-    prefix_disk_flush(s, SCHED_FLUSH_SECONDS);
     prefix_cache_free_all(s);
     pthread_mutex_lock(&s->lock);
     mote_engine *engine = s->engine;
@@ -84,10 +91,15 @@ bool engine_unload_step(sched *s)
 {
     const bool unload = s->unload_requested && s->engine != NULL;
     const bool load = s->load_requested && s->engine == NULL;
-    if (unload)
-        engine_unload(s);
-    else if (load)
+    if (unload) {
+        pthread_mutex_unlock(&s->lock);
+        prefix_disk_flush(s, SCHED_FLUSH_SECONDS, unload_is_wanted);
+        pthread_mutex_lock(&s->lock);
+        if (s->unload_requested) /* no job came meanwhile */
+            engine_unload(s);
+    } else if (load) {
         engine_reload(s);
+    }
     return unload || load;
 }
 

@@ -33,7 +33,8 @@ enum {
     MAX_THREADS = 4,   /* of a restore */
     PARTS_PER_THREAD = 8,
     RETRY_SECONDS = 60,
-    WAIT_NS = 5000000
+    WAIT_NS = 5000000,
+    FLUSH_POLL_NS = 100000000
 };
 
 typedef enum save_phase { SAVE_IDLE, SAVE_READY, SAVE_RUNNING } save_phase;
@@ -271,7 +272,8 @@ static idle_session *idle_next_unsaved(sched *s)
     return found;
 }
 
-/* Returns false while the writer is busy. Clears the mark of the session it has saved. */
+/* Returns false while the writer is busy. Clears the mark of the session it has saved; after a failure
+ * it is to be saved again. */
 static bool save_is_idle(sched *s)
 {
     struct prefix_disk *d = s->disk;
@@ -282,8 +284,10 @@ static bool save_is_idle(sched *s)
     pthread_mutex_unlock(&d->lock);
     if (idle && d->saving != NULL) {
         idle_session *e = idle_find_session(s, d->saving);
-        if (e != NULL)
+        if (e != NULL) {
             e->is_saving = false;
+            e->is_unsaved |= failed;
+        }
         d->saving = NULL;
     }
     if (failed)
@@ -320,13 +324,23 @@ static bool save_start(sched *s, idle_session *e)
     return true;
 }
 
-void prefix_disk_save(sched *s)
+/* Returns false if nothing is being written, and nothing can be. */
+static bool save_next(sched *s)
 {
-    if (s->disk == NULL || s->engine == NULL || !save_is_idle(s) || os_now() < s->disk->retry_at)
-        return;
+    if (!save_is_idle(s))
+        return true;
+    if (os_now() < s->disk->retry_at)
+        return false;
     for (idle_session *e = idle_next_unsaved(s); e != NULL; e = idle_next_unsaved(s))
         if (save_start(s, e))
-            return;
+            return true;
+    return false;
+}
+
+void prefix_disk_save(sched *s)
+{
+    if (s->disk != NULL && s->engine != NULL)
+        save_next(s);
 }
 
 void prefix_disk_release(sched *s, idle_session *e)
@@ -338,22 +352,23 @@ void prefix_disk_release(sched *s, idle_session *e)
     d->released = true;
     pthread_mutex_unlock(&d->lock);
     e->is_saving = false;
+    e->is_unsaved = true; /* if it stays */
     d->saving = NULL;
 }
 
-void prefix_disk_flush(sched *s, double seconds)
+void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s))
 {
     struct prefix_disk *d = s->disk;
     const double end = os_now() + seconds;
     if (d == NULL || s->engine == NULL)
         return;
-    for (;;) {
-        prefix_disk_save(s);
-        if (d->saving == NULL || os_now() >= end)
-            return;
+    d->retry_at = 0; /* the last chance */
+    while ((goes_on == NULL || goes_on(s)) && save_next(s) && os_now() < end) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
+        until.tv_nsec += FLUSH_POLL_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         pthread_mutex_lock(&d->lock);
         if (d->phase != SAVE_IDLE)
             pthread_cond_timedwait(&d->changed, &d->lock, &until);

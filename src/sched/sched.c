@@ -88,7 +88,7 @@ static void sched_stop_thread(sched *s)
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
     sched_collect(s, ignore_event, NULL); /* releases the jobs that were dropped last */
-    prefix_disk_flush(s, SCHED_FLUSH_SECONDS);
+    prefix_disk_flush(s, SCHED_FLUSH_SECONDS, NULL);
     prefix_cache_free_all(s);
 }
 

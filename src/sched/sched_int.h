@@ -362,8 +362,8 @@ void prefix_disk_close(sched *s);
 void prefix_disk_save(sched *s);
 /* The session of the entry changes or is freed: the writer stops reading it. */
 void prefix_disk_release(sched *s, idle_session *e);
-/* Saves all idle sessions, in so many seconds at most. */
-void prefix_disk_flush(sched *s, double seconds);
+/* Saves all idle sessions, in so many seconds at most and while `goes_on`, if not NULL, agrees. */
+void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s));
 /* Another process changed the directory: its index is read again, and the job waits for that. */
 bool prefix_disk_is_refreshing(sched *s, sched_job *job);
 /* Tokens of the job that a restore gives, at most `most`; 0: not enough more than `have`. */
@@ -374,7 +374,7 @@ bool prefix_disk_begin(sched *s, sched_job *job, size_t position);
 bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *position);
 /* Ends the restore of the job. Returns false if it has none. */
 bool prefix_disk_cancel(sched *s, sched_job *job);
-/* Without work for a step: waits a few ms for a restore, if one runs. */
+/* Without work for a step: waits a few ms for a restore, if one runs. Not under the core lock. */
 void prefix_disk_wait(sched *s);
 
 /* ---- prefix_table.c; engine thread ---- */

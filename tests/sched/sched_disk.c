@@ -6,18 +6,23 @@
  * number of random splits, MOTE_DISK_SEED the seed.
  */
 #define _XOPEN_SOURCE 700
+#include "sched/core_lock.h"
 #include "sched/sched_rig.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 /* cmocka.h needs the headers above */
 #include <cmocka.h>
@@ -28,7 +33,7 @@ static rig tiny;
 static char directory[] = "/tmp/mote-sched-disk-XXXXXX";
 static char path[64];
 static char warning[512];
-static unsigned n_warnings;
+static _Atomic unsigned n_warnings;
 
 static uint64_t setting(const char *name, uint64_t otherwise)
 {
@@ -302,6 +307,135 @@ static void errors_of_the_disk(void **state)
     question_fini(&q);
 }
 
+/* After a failed save a session is saved later: here at the end. */
+static void failed_save_is_repeated(void **state)
+{
+    (void)state;
+    sched_reuse from;
+    service s;
+    struct rlimit old, small;
+    question q = question_of_words(&tiny, 16, 120, 40, 12);
+    service_open(&s, &tiny, options_of(path));
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old;
+    small.rlim_cur = 4096;
+    setrlimit(RLIMIT_FSIZE, &small);
+    reused(&s, &q, 1, &from);
+    while (n_warnings == 0)
+        sched_yield();
+    setrlimit(RLIMIT_FSIZE, &old);
+    service_close(&s);
+    assert_true(reused_after_restart(&q, 1, &from, NULL) > 0);
+    assert_int_equal(from, SCHED_REUSE_DISK);
+    question_fini(&q);
+}
+
+/* Another process has the directory: everything that writes waits. */
+typedef struct directory_hold {
+    int fd;
+    pthread_t thread;
+} directory_hold;
+
+static void hold_directory(directory_hold *h)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s/lock", path);
+    h->fd = open(name, O_RDWR);
+    assert_true(h->fd >= 0 && flock(h->fd, LOCK_EX) == 0);
+}
+
+static void *end_hold(void *with)
+{
+    const directory_hold *h = with;
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    close(h->fd);
+    return NULL;
+}
+
+/* A save is interrupted because its session is dropped, and the writer still waits for the disk. The
+ * end of the scheduler waits for it, and saves the other session. */
+static void interrupted_save_delays_no_other(void **state)
+{
+    (void)state;
+    sched_reuse from;
+    service s;
+    directory_hold hold;
+    sched_prefix prefix;
+    question a = question_of_words(&tiny, 17, 120, 40, 12),
+             b = question_of_words(&tiny, 18, 120, 40, 12);
+    service_open(&s, &tiny, options_of(path));
+    hold_directory(&hold);
+    reused(&s, &a, 1, &from); /* its save begins */
+    assert_int_equal(sched_prefixes(s.sched, &prefix, 1), 1);
+    assert_true(sched_prefix_drop(s.sched, prefix.id));
+    reused(&s, &b, 1, &from);
+    assert_int_equal(pthread_create(&hold.thread, NULL, end_hold, &hold), 0);
+    service_close(&s);
+    pthread_join(hold.thread, NULL);
+    assert_true(reused_after_restart(&b, 1, &from, NULL) > 0);
+    assert_int_equal(from, SCHED_REUSE_DISK);
+    question_fini(&a);
+    question_fini(&b);
+}
+
+/* A job that arrives while the sessions are saved before an unload: the engine stays, with its
+ * sessions. */
+static void job_ends_an_unload(void **state)
+{
+    (void)state;
+    sched_reuse from;
+    service s;
+    directory_hold hold;
+    question q = question_of_words(&tiny, 19, 120, 40, 12);
+    service_open(&s, &tiny, options_of(path));
+    hold_directory(&hold);
+    reused(&s, &q, 1, &from);
+    assert_false(sched_unload(s.sched, false));
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL); /* the engine thread saves */
+    assert_true(reused(&s, &q, 1, &from) > 0);
+    assert_int_equal(from, SCHED_REUSE_IDLE);
+    close(hold.fd);
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* A job that waits for the disk leaves the cores to other engines. */
+static void waiting_job_leaves_the_cores(void **state)
+{
+    (void)state;
+    enum { LOOKS = 200 };
+    service s;
+    mote_error err;
+    directory_hold hold;
+    test_job a;
+    sched_options o = options_of(path);
+    question q = question_of_words(&tiny, 20, 120, 40, 12);
+    must(core_lock_new(&o.core_lock, &err), &err);
+    service_open(&s, &tiny, o);
+    service other;
+    service_open(&other, &tiny, options_of(path));
+    sched_reuse from;
+    reused(&other, &q, 1, &from); /* changes the directory: the index must be read again */
+    service_close(&other);
+    hold_directory(&hold);
+    service_send(&s, &a, &q);
+    unsigned taken = 0;
+    for (int i = 0; i < LOOKS; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        taken += core_lock_contenders(o.core_lock) > 0;
+    }
+    assert_false(a.finished); /* it waits */
+    assert_true(taken < LOOKS / 2);
+    close(hold.fd);
+    service_wait_finished(&s, &a);
+    service_drop(&s, &a);
+    test_job_fini(&a);
+    service_close(&s);
+    core_lock_free(o.core_lock);
+    question_fini(&q);
+}
+
 /* MOTE_DISK_FULL: a file system with room for a few records. scripts/disk_cache_long mounts one. */
 static void full_file_system(void **state)
 {
@@ -387,6 +521,10 @@ int main(void)
         cmocka_unit_test_teardown(random_splits, empty_directory),
         cmocka_unit_test_teardown(damage_is_a_miss, empty_directory),
         cmocka_unit_test_teardown(errors_of_the_disk, empty_directory),
+        cmocka_unit_test_teardown(failed_save_is_repeated, empty_directory),
+        cmocka_unit_test_teardown(interrupted_save_delays_no_other, empty_directory),
+        cmocka_unit_test_teardown(job_ends_an_unload, empty_directory),
+        cmocka_unit_test_teardown(waiting_job_leaves_the_cores, empty_directory),
         cmocka_unit_test_teardown(full_file_system, empty_directory),
         cmocka_unit_test_teardown(two_schedulers_share_a_directory, empty_directory),
         cmocka_unit_test_teardown(many_at_once, empty_directory),
