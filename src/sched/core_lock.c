@@ -89,6 +89,19 @@ void core_lock_leave(core_lock *lock)
     pthread_mutex_unlock(&lock->mutex);
 }
 
+void core_lock_pass(core_lock *lock)
+{
+    pthread_mutex_lock(&lock->mutex);
+    const uint64_t ticket = lock->tickets++;
+    lock->step = 0;
+    lock->serving++;
+    pthread_cond_broadcast(&lock->released);
+    while (lock->serving != ticket)
+        wait_for_release(lock);
+    lock->entered = lock->step_started = os_now();
+    pthread_mutex_unlock(&lock->mutex);
+}
+
 uint64_t core_lock_contenders(core_lock *lock)
 {
     pthread_mutex_lock(&lock->mutex);

@@ -8,8 +8,8 @@
  * they take no longer than the last step of the previous turn: a small model is not slowed down to
  * one short step per long step of a large model.
  *
- * Thread-safe. All functions but core_lock_contenders accept NULL: the lock of a single engine,
- * which is always free.
+ * Thread-safe. All functions but core_lock_pass and core_lock_contenders accept NULL: the lock of a
+ * single engine, which is always free.
  */
 #ifndef MOTE_SCHED_CORE_LOCK_H
 #define MOTE_SCHED_CORE_LOCK_H
@@ -28,6 +28,9 @@ uint64_t core_lock_enter(core_lock *lock, void (*poll)(void *with), void *with);
 /* The holder calls this after every step. Returns true if it may run another step. */
 bool core_lock_stay(core_lock *lock);
 void core_lock_leave(core_lock *lock);
+/* Leaves and enters again behind the threads that wait, as one action: exactly one turn of each is
+ * between, of one step. For tests that let an engine advance step by step. */
+void core_lock_pass(core_lock *lock);
 /* Number of threads that hold the lock or wait for it. */
 uint64_t core_lock_contenders(core_lock *lock);
 

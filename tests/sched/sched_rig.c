@@ -279,8 +279,7 @@ sched_phase service_step(service *s, const test_job *a)
 {
     sched_job_status where;
     const double until = os_now() + SILENCE;
-    core_lock_leave(s->held);
-    core_lock_enter(s->held, NULL, NULL);
+    core_lock_pass(s->held); /* leave and enter: the engine could run many steps in between */
     do { /* until it has published the step and waits for the next one, if there is one */
         sched_yield();
         sched_job_get_status(s->sched, a->job, &where);
