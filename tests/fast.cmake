@@ -9,7 +9,7 @@ macro(mote_fast directory)
     list(APPEND MOTE_FAST_TESTS ${ARGN})
 endmacro()
 
-mote_fast(base unit_base unit_base_conf unit_base_mem unit_base_os unit_base_cores unit_base_pool unit_base_ram unit_base_map unit_base_system unit_base_cpu_arm)
+mote_fast(base unit_base unit_base_conf unit_base_mem unit_base_os unit_base_cores unit_base_pool unit_base_pool_late unit_base_ram unit_base_map unit_base_system unit_base_cpu_arm)
 mote_fast(chat chat_example chat_vocab_threads)
 mote_fast(chat/parse chat_parse chat_parse_tokens chat_parse_corpus)
 mote_fast(chat/prompt chat_render chat_render_golden)

@@ -28,6 +28,13 @@ enum { SPINS = 1000 };
 
 #define NO_TASK UINT32_MAX
 
+/* A test names a function that a worker calls between two loads (tests/unit/base_pool_late_test.c). */
+#ifdef POOL_BETWEEN_LOADS
+void POOL_BETWEEN_LOADS(_Atomic uint32_t *run, _Atomic bool *stop);
+#else
+#define POOL_BETWEEN_LOADS(run, stop) ((void)0)
+#endif
+
 typedef struct share {
     _Alignas(64) _Atomic uint64_t claim; /* run << 32 | next task, or NO_TASK */
     _Atomic uint32_t end;
@@ -134,6 +141,7 @@ static void *worker_main(void *arg)
         /* `run` before `stop`: pool_free sets `stop` and then increments `run`. In the other order a
          * worker that is late for the last run would take the increment for a run and sleep forever. */
         seen = atomic_load_explicit(&p->run, memory_order_acquire);
+        POOL_BETWEEN_LOADS(&p->run, &p->stop);
         if (atomic_load(&p->stop))
             break;
         pool_work(p, w->index);

@@ -121,7 +121,7 @@ static void count_task(void *ctx, uint32_t task, uint32_t worker)
 static void free_ends_late_workers(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 300; i++) { /* base_pool_late_test.c holds workers in the gap */
         pool *p;
         _Atomic uint32_t count = 0;
         assert_int_equal(pool_new(&p, 4, NULL), MOTE_OK);
