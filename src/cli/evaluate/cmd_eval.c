@@ -70,15 +70,7 @@ static const cli_flag flags[] = {
      .once = true,
      .at = AT(max_tokens),
      .help = "longest answer in tokens, thinking included, unless the task sets max_tokens"},
-    {.name = "think",
-     .kind = FLAG_TEXT,
-     .value = "WHEN",
-     .check = think_flag_check,
-     .words = THINK_FLAG_LIST,
-     .shown = "auto",
-     .once = true,
-     .at = AT(think),
-     .help = THINK_FLAG_HELP},
+    {THINK_FLAG_ALONE, .shown = "auto", .once = true, .at = AT(think), .help = THINK_FLAG_HELP},
 };
 
 static const flag_group groups[] = {

@@ -142,9 +142,11 @@ mote_status prefill_prompt(prefill_job *job, mote_error *err);
 #define THINK_FLAG_HELP                                                                            \
     "on, off, auto (by size), minimal, low, medium, high, max, or a number of tokens"
 
-#define THINK_FLAG                                                                                 \
-    .name = "think", .kind = FLAG_TEXT, .value = "HOW", .shown = "auto", .env = "MOTE_THINK",      \
-    .check = think_flag_check, .words = THINK_FLAG_LIST
+/* Without a default and a variable, and with those of most commands. */
+#define THINK_FLAG_ALONE                                                                           \
+    .name = "think", .kind = FLAG_TEXT, .value = "HOW", .check = think_flag_check,                 \
+    .words = THINK_FLAG_LIST
+#define THINK_FLAG THINK_FLAG_ALONE, .shown = "auto", .env = "MOTE_THINK"
 
 /* For cli_flag.check. */
 const char *think_flag_check(const char *value);

@@ -21,14 +21,7 @@ typedef struct cp_options {
 #define AT(member) offsetof(cp_options, member)
 
 static const cli_flag flags[] = {
-    {.name = "think",
-     .kind = FLAG_TEXT,
-     .value = "HOW",
-     .check = think_flag_check,
-     .words = THINK_FLAG_LIST,
-     .once = true,
-     .at = AT(think),
-     .help = "thinking, as the flag of mote run"},
+    {THINK_FLAG_ALONE, .once = true, .at = AT(think), .help = "thinking, as the flag of mote run"},
     {.name = "system",
      .kind = FLAG_TEXT,
      .value = "TEXT",
