@@ -59,6 +59,7 @@ void draft_scratch_take(mote_engine *e, arena *a)
     d->n_common = n_tokens < DRAFT_COMMON ? n_tokens : DRAFT_COMMON;
     d->chains = arena_take(a, d->rows, sizeof *d->chains);
     d->block_rows = arena_take(a, d->rows, sizeof *d->block_rows);
+    d->kept_rows = arena_take(a, DRAFT_KEEP_ROWS, sizeof *d->kept_rows);
     /* The block is complete when the head is computed, so its scratch is free. */
     const size_t logits_bytes = d->rows * logits_stride(d) * sizeof *d->logits;
     d->logits = logits_bytes <= e->forward.s.wide_bytes ? e->forward.s.wide
@@ -66,6 +67,55 @@ void draft_scratch_take(mote_engine *e, arena *a)
     d->one = (nn_acts){.x = arena_take(a, head->cols, sizeof *d->one.x), .cols = head->cols};
     nn_acts_take(&d->one, a, nn_kind(head->format), 1, head->cols);
     d->picked = arena_take(a, DRAFT_RARE, head->row_bytes);
+}
+
+/* ---- rows of the MTP block that passes left out ---- */
+
+/*
+ * The last pass before a multiple of 32 leaves nothing out, so a state of the session has all rows
+ * before it, except the last one, which needs the next token. If that token starts a page, its pass
+ * computes the row: the page before is complete.
+ */
+bool draft_defers(const pass_segment *seg)
+{
+    return seg->n == 1 && seg->tokens[0] >= 0 && seg->pos % KERN_PAGE != 0 &&
+           (seg->pos + 1) % KERN_CHUNK != 0;
+}
+
+uint64_t draft_saved(uint64_t length)
+{
+    const uint64_t boundary = length / KERN_CHUNK * KERN_CHUNK;
+    return boundary > 0 && (boundary == length || boundary % KERN_PAGE != 0) ? boundary - 1
+                                                                             : boundary;
+}
+
+void draft_flush(mote_engine *e)
+{
+    draft_scratch *d = &e->draft;
+    const size_t batch = e->options.batch;
+    for (size_t i = 0; i < d->n_kept_rows; i += batch)
+        forward_keep_rows(&e->forward, d->kept_rows + i,
+                          d->n_kept_rows - i < batch ? d->n_kept_rows - i : batch);
+    d->n_kept_rows = 0;
+}
+
+void draft_complete(mote_session *s)
+{
+    mote_engine *e = s->engine;
+    draft_scratch *d = &e->draft;
+    for (; s->draft_done + 1 < s->length; s->draft_done++) {
+        const uint64_t pos = s->draft_done;
+        assert(pos + 1 >= session_boundary(s));
+        const float *hidden =
+            cache_layout_hidden_at(&e->forward.layout, blocks_at(&e->tails, s->tail), pos);
+        if (d->n_kept_rows == DRAFT_KEEP_ROWS)
+            draft_flush(e);
+        d->kept_rows[d->n_kept_rows++] = (draft_row){.token = s->tokens[pos + 1],
+                                                     .hidden = hidden,
+                                                     .angles = hidden + e->model->hp.n_embd,
+                                                     .pos = pos,
+                                                     .pages = s->pages};
+    }
 }
 
 /* ---- checks ---- */
@@ -321,11 +371,13 @@ static void draft_run_group(mote_engine *e, mote_draft_item *items, size_t n)
         if (draft_count(&items[i]) == 0)
             continue;
         session_add_pages(items[i].session, draft_end(&items[i]));
+        draft_complete(items[i].session);
         draft_chain *c = &e->draft.chains[chains];
         *c = (draft_chain){.item = &items[i], .n = draft_count(&items[i]), .product = 1};
         chain_find_rare(e, c);
         e->draft.block_rows[chains++] = chain_first_row(e, c);
     }
+    draft_flush(e);
     while (chains > 0)
         chains = chains_advance(e, chains);
     for (size_t i = 0; i < n; i++)

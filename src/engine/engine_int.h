@@ -66,13 +66,31 @@ typedef struct draft_scratch {
     uint32_t n_common;          /* output rows that every draft computes; a test may lower it */
     struct draft_chain *chains; /* [rows] */
     draft_row *block_rows;      /* [rows] */
-    float *logits;              /* [rows][n_common + DRAFT_RARE]; may be scratch of the pass */
-    nn_acts one;                /* one row, quantised for the output head */
-    unsigned char *picked;      /* [DRAFT_RARE] rows of the output head */
+    draft_row *kept_rows;       /* [DRAFT_KEEP_ROWS]: rows to complete, see draft_complete() */
+    size_t n_kept_rows;
+    float *logits;         /* [rows][n_common + DRAFT_RARE]; may be scratch of the pass */
+    nn_acts one;           /* one row, quantised for the output head */
+    unsigned char *picked; /* [DRAFT_RARE] rows of the output head */
 } draft_scratch;
 
 /* Takes the scratch of mote_draft from the arena, or counts it; after that of the passes. */
 void draft_scratch_take(mote_engine *e, arena *a);
+
+/*
+ * With drafts, K and V of the MTP block are complete below session.draft_done. A pass of one token
+ * leaves its row out (draft_defers), so most plain decode steps do not read the weights of the
+ * block. The rows are completed before drafts, before a pass of several tokens, and at the end of
+ * each 32 positions. Until then their hidden rows are in the ring of the tail. They belong to the
+ * last page. A session copies a shared last page before it completes rows.
+ */
+enum { DRAFT_KEEP_ROWS = 64 };
+bool draft_defers(const pass_segment *seg);
+/* Rows that every session of this length has, and a snapshot of it. The loaded session computes the
+ * others when they are needed. */
+uint64_t draft_saved(uint64_t length);
+/* Computes the missing rows of a session below length - 1, or collects them for draft_flush(). */
+void draft_complete(mote_session *s);
+void draft_flush(mote_engine *e);
 
 /* Bytes a session allocates per page of its context: 64 token ids and the address of the page. */
 enum { PAGE_ENTRY_BYTES = KERN_PAGE * sizeof(mote_token) + sizeof(unsigned char *) };
@@ -101,8 +119,9 @@ struct mote_session {
     size_t n_pages, max_pages;
     uint32_t state; /* at length / 32 * 32 */
     uint32_t tail;
-    uint64_t ring_from; /* the tail's ring holds convolution inputs of ring_from .. length-1 */
-    kept_mark *kept;    /* [kept_states of the engine], ascending */
+    uint64_t ring_from;  /* the tail's ring holds convolution inputs of ring_from .. length-1 */
+    uint64_t draft_done; /* with drafts: the MTP block has K and V of the positions below this */
+    kept_mark *kept;     /* [kept_states of the engine], ascending */
     uint32_t n_kept;
     image_span *spans; /* [SESSION_SPANS], ascending; NULL without a vision encoder */
     uint32_t n_spans;
@@ -190,7 +209,7 @@ typedef struct tail_part {
     size_t bytes; /* may be 0 */
 } tail_part;
 void session_tail_parts(const mote_session *s, uint32_t layer, tail_part parts[TAIL_PARTS]);
-/* With drafts: the hidden rows that a rewind can return to, in two parts likewise. */
+/* With drafts: the hidden rows from the position before the boundary on, in two parts likewise. */
 enum { HIDDEN_PARTS = 2 };
 void session_hidden_parts(const mote_session *s, tail_part parts[HIDDEN_PARTS]);
 

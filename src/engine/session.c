@@ -175,6 +175,8 @@ void session_trim(mote_session *s)
     while (s->n_pages > pages_of(s->length))
         blocks_release(&s->engine->pages, blocks_of(&s->engine->pages, s->pages[--s->n_pages]));
     image_spans_trim(s);
+    if (s->draft_done >= s->length)
+        s->draft_done = s->length > 0 ? s->length - 1 : 0;
 }
 
 /* Will the next append write to the last page? With drafts always: position length - 1 of the MTP
@@ -249,10 +251,10 @@ void mote_session_free(mote_session *s)
 
 /* The rows of a ring from first_pos on: up to its end, and wrapped to its start. */
 static void tail_ring_parts(const mote_session *s, uint64_t first_pos, float *ring,
-                            size_t row_bytes, tail_part parts[2])
+                            size_t ring_rows, size_t row_bytes, tail_part parts[2])
 {
-    size_t n = (size_t)(s->length - first_pos), from = (size_t)(first_pos % DELTA_RING);
-    size_t first = n < DELTA_RING - from ? n : DELTA_RING - from;
+    size_t n = (size_t)(s->length - first_pos), from = (size_t)(first_pos % ring_rows);
+    size_t first = n < ring_rows - from ? n : ring_rows - from;
     parts[0] = (tail_part){(unsigned char *)ring + from * row_bytes, first * row_bytes};
     parts[1] = (tail_part){ring, (n - first) * row_bytes};
 }
@@ -268,16 +270,16 @@ void session_tail_parts(const mote_session *s, uint32_t layer, tail_part parts[T
     parts[0] = (tail_part){m.k_rows, rows * delta_key_dim(d) * f32};
     parts[1] = (tail_part){m.u_rows, rows * delta_value_dim(d) * f32};
     parts[2] = (tail_part){m.g_rows, rows * d->value_heads * sizeof(double)};
-    tail_ring_parts(s, s->ring_from, m.ring, delta_conv_dim(d) * f32, parts + 3);
+    tail_ring_parts(s, s->ring_from, m.ring, DELTA_RING, delta_conv_dim(d) * f32, parts + 3);
 }
 
 void session_hidden_parts(const mote_session *s, tail_part parts[HIDDEN_PARTS])
 {
     const cache_layout *l = &s->engine->forward.layout;
-    const uint64_t boundary = session_boundary(s), needed = boundary > 0 ? boundary - 1 : 0;
-    tail_ring_parts(s, needed > s->ring_from ? needed : s->ring_from,
+    const uint64_t boundary = session_boundary(s);
+    tail_ring_parts(s, boundary > 0 ? boundary - 1 : 0,
                     cache_layout_hidden_at(l, blocks_at(&s->engine->tails, s->tail), 0),
-                    l->hidden_floats * sizeof(float), parts);
+                    HIDDEN_RING, l->hidden_floats * sizeof(float), parts);
 }
 
 /* Both sessions have the same length. Copies only the used parts of the tail: the rows since the
@@ -317,6 +319,7 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
     mote_session *s;
     TRY(session_claim(&s, e, from->context, err));
     s->length = from->length;
+    s->draft_done = from->draft_done;
     memcpy(s->tokens, from->tokens, (size_t)from->length * sizeof *s->tokens);
     for (s->n_pages = 0; s->n_pages < from->n_pages; s->n_pages++) {
         s->pages[s->n_pages] = from->pages[s->n_pages];

@@ -133,6 +133,7 @@ mote_status mote_session_prepare(mote_session **out, mote_engine *engine,
     session_add_pages(s, prefix->n);
     memcpy(s->tokens, prefix->tokens, prefix->n * sizeof *s->tokens);
     s->length = prefix->n;
+    s->draft_done = prefix->n - 1;
     blocks_release(&engine->states, s->state);
     s->state = blocks_take(&engine->states);
     *out = s;

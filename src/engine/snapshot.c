@@ -6,16 +6,16 @@
  *
  *   header   snapshot_header, 64 bytes
  *   tokens   [length] i32
- *   images   formats 2 and 3: their number, u64; then for each image its first position, u64, and
+ *   images   formats 2 and 4: their number, u64; then for each image its first position, u64, and
  *            its rows and columns of tokens, u32 each
  *   pages    KV pages, [ceil(length / 64)][page_bytes]; positions beyond length are zero, and from
- *            length-1 on in the MTP block
+ *            draft_saved(length) on in the MTP block
  *   state    recurrent state, [state_bytes]; only if length >= 32
  *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
  *            G [rows][value_heads] f64 with rows = length % 32, then the convolution inputs of
  *            positions ring_from .. length-1, [conv_dim] f32 each
- *   hidden   format 3 only: hidden row, cos and sin, [n_embd + 64] f32, of the positions from
- *            ring_from or length / 32 * 32 - 1 on, whichever is later
+ *   hidden   format 4 only: hidden row, cos and sin, [n_embd + 64] f32, of the positions from
+ *            length / 32 * 32 - 1 on, at least 0
  *   check    XXH3-64 of everything before it
  *
  * All sizes follow from the model, which the fingerprint identifies. A file with any other length
@@ -33,7 +33,7 @@
 
 /* Engines with drafts write format 3. The others write sessions without images in format 1, which
  * every version of mote reads. */
-enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2, SNAPSHOT_DRAFTS = 3 };
+enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2, SNAPSHOT_DRAFTS = 4 };
 static const char snapshot_magic[8] = {'M', 'O', 'T', 'E', 'S', 'N', 'A', 'P'};
 
 typedef struct snapshot_header {
@@ -99,6 +99,19 @@ static mote_status writer_put_part(void *ctx, void *data, size_t bytes, mote_err
     return writer_put(ctx, data, bytes, err);
 }
 
+/* Clears what the session has not written, or may not have: it may be data of another session. */
+static void snapshot_clear_page(const mote_session *s, unsigned char *page)
+{
+    const cache_layout *l = &s->engine->forward.layout;
+    const attn_shape *shape = &l->attention;
+    mote_engine_clear_page(s->engine, page, (size_t)((s->length - 1) % KERN_PAGE) + 1);
+    for (uint32_t head = 0; l->drafts && head < shape->kv_heads; head++)
+        kv_clear_from(shape->kv,
+                      page +
+                          (l->draft_layer * shape->kv_heads + head) * 2 * kv_half_bytes(shape->kv),
+                      (size_t)(draft_saved(s->length) % KERN_PAGE));
+}
+
 static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     const size_t bytes = s->engine->pages.bytes;
@@ -110,8 +123,7 @@ static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, m
     if (last == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes to copy a KV page", bytes);
     memcpy(last, s->pages[s->n_pages - 1], bytes);
-    /* Positions that the session has not written may hold data of another one. */
-    mote_engine_clear_page(s->engine, last, (size_t)((s->length - 1) % KERN_PAGE) + 1);
+    snapshot_clear_page(s, last);
     mote_status status = writer_put(w, last, bytes, err);
     mem_free(last);
     return status;
@@ -182,7 +194,8 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
 {
     if (memcmp(h->magic, snapshot_magic, sizeof snapshot_magic) != 0)
         return err_set(err, MOTE_E_FORMAT, "not a mote snapshot");
-    const bool known = h->version >= SNAPSHOT_TEXT && h->version <= SNAPSHOT_DRAFTS;
+    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_IMAGES ||
+                       h->version == SNAPSHOT_DRAFTS;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
@@ -287,6 +300,7 @@ static mote_status reader_take_session(mote_session *s, cursor *c, const snapsho
     session_add_pages(s, h->length);
     s->length = h->length;
     s->ring_from = h->ring_from;
+    s->draft_done = draft_saved(h->length);
     for (size_t i = 0; i < s->n_pages; i++)
         TRY(reader_take_part(c, s->pages[i], e->pages.bytes, err));
     if (session_boundary(s) > 0) {

@@ -245,6 +245,8 @@ static void segment_commit(mote_engine *e, mote_session *s, const pass_segment *
     uint64_t ring_start = s->length > DELTA_RING ? s->length - DELTA_RING : 0;
     if (s->ring_from < ring_start)
         s->ring_from = ring_start;
+    if (!seg->defers)
+        s->draft_done = s->length - 1;
     if (next != s->state) {
         blocks_release(&e->states, s->state);
         s->state = next;
@@ -356,6 +358,17 @@ static bool pass_all_aborted(const mote_engine *e, const step_run *r)
     return i == r->n_segments;
 }
 
+/* Which segments leave their row of the MTP block out; the others need the rows before them. */
+static void pass_prepare_drafts(mote_engine *e, const step_run *r)
+{
+    for (size_t i = 0; i < r->n_segments; i++) {
+        e->segments[i].defers = draft_defers(&e->segments[i]);
+        if (!e->segments[i].defers)
+            draft_complete(segment_session(e, r, i));
+    }
+    draft_flush(e);
+}
+
 /* false: canceled, or the weights could not be read. */
 static bool pass_run(mote_engine *e, step_run *r)
 {
@@ -364,6 +377,8 @@ static bool pass_run(mote_engine *e, step_run *r)
     r->sublayers = 0;
     if (r->cancelable || r->hook != NULL) /* the hook may abort a session in any pass */
         pass_use_spare_states(e, r);
+    if (e->options.drafts)
+        pass_prepare_drafts(e, r);
     e->forward.hook = r->cancelable || r->hook != NULL ? pass_on_sublayer : NULL;
     e->forward.hook_ctx = e;
     bool completed = forward_pass(&e->forward, e->segments, r->n_segments, logits);

@@ -33,7 +33,7 @@ void cache_layout_init(cache_layout *l, const hparams *hp, mote_kv kv, bool draf
     l->g_at = l->u_at + n * KERN_CHUNK * delta_value_dim(&l->delta) * f32;
     l->ring_at = l->g_at + n * KERN_CHUNK * l->delta.value_heads * sizeof(double);
     l->hidden_ring_at = l->ring_at + n * DELTA_RING * conv_dim * f32;
-    l->tail_bytes = block_round(l->hidden_ring_at + DELTA_RING * l->hidden_floats * f32);
+    l->tail_bytes = block_round(l->hidden_ring_at + HIDDEN_RING * l->hidden_floats * f32);
 }
 
 float *cache_layout_hidden(const cache_layout *l, unsigned char *state)
@@ -43,7 +43,7 @@ float *cache_layout_hidden(const cache_layout *l, unsigned char *state)
 
 float *cache_layout_hidden_at(const cache_layout *l, unsigned char *tail, uint64_t pos)
 {
-    return (float *)(void *)(tail + l->hidden_ring_at) + pos % DELTA_RING * l->hidden_floats;
+    return (float *)(void *)(tail + l->hidden_ring_at) + pos % HIDDEN_RING * l->hidden_floats;
 }
 
 delta_memory cache_layout_delta(const cache_layout *l, uint32_t i, const unsigned char *state,

@@ -15,7 +15,8 @@
  *          u      [n_delta][32][value_dim] f32
  *          G      [n_delta][32][value_heads] f64
  *          ring   [n_delta][19][conv_dim] f32: the convolution input of position p is at p % 19
- *          hidden [19][n_embd + 64] f32: with drafts, hidden row, cos and sin of position p
+ *          hidden [33][n_embd + 64] f32: with drafts, hidden row, cos and sin of position p at
+ *          p % 33, from the position before the last multiple of 32 on
  *
  * docs/numerics.md defines S, k, u and G. Block sizes are multiples of 4096 bytes, so a block that
  * was never written uses no memory.
@@ -24,6 +25,8 @@
 #define MOTE_MODEL_CACHE_LAYOUT_H
 
 #include "model/hparams.h"
+
+enum { HIDDEN_RING = KERN_CHUNK + 1 };
 
 typedef struct cache_layout {
     attn_shape attention;

@@ -12,7 +12,8 @@
  *
  * A forward pass over positions a .. b knows the tokens up to b, so it stores K and V of positions
  * a-1 .. b-1. The hidden row of a-1 comes from the session's tail. These rows are read by drafts
- * only, so attention and feed-forward network are not computed for them.
+ * only, so attention and feed-forward network are not computed for them. A pass of one token may
+ * leave its row to a later call of forward_keep_rows, which reads the weights once for many rows.
  */
 #include "model/forward_int.h"
 
@@ -45,9 +46,38 @@ static uint32_t join_tasks(size_t rows)
     return (uint32_t)((rows + JOIN_ROWS - 1) / JOIN_ROWS);
 }
 
+/* K and V of the n joined rows, which f->s.attention places. */
+static void join_store(const forward *f, const nn_acts *join, size_t n, size_t n_segments,
+                       const float *cos, const float *sin)
+{
+    const draft_head *d = &f->w->draft;
+    const attention_layer *a = &d->block.attention;
+    const size_t kv_floats = f->layout.attention.kv_heads * KERN_HEAD_DIM;
+    float *k = f->s.wide;         /* [n][kv_heads][256] */
+    float *v = k + n * kv_floats; /* [n][kv_heads][256] */
+    nn_acts in = f->s.in;
+    in.cols = f->hp->n_embd;
+    const nn_product u = {&d->join, f->s.branch, f->hp->n_embd};
+    nn_linear(&f->nn, join, n, &u, 1);
+    nn_residual_norm(&f->nn, f->s.branch, NULL, d->block.mixer_norm, f->hp->eps, n, &in,
+                     nn_kind(a->k.format) | nn_kind(a->v.format));
+    const nn_product products[] = {{&a->k, k, kv_floats}, {&a->v, v, kv_floats}};
+    nn_linear(&f->nn, &in, n, products, 2);
+    const attn_rows rows = {.k = k, .v = v, .cos = cos, .sin = sin};
+    nn_attention_store(&f->nn, &f->layout.attention, &a->norms, f->layout.draft_layer,
+                       f->s.attention, n_segments, &rows);
+}
+
 /* ---- rows of a forward pass ---- */
 
-/* Rows of the MTP block in a pass. Position 0 has none, because nothing precedes it. */
+/* Has the first token of the segment no row of the block? Position 0 has none, because nothing
+ * precedes it. */
+static bool segment_skips(const pass_segment *seg)
+{
+    return seg->n > 0 && (seg->pos == 0 || seg->defers);
+}
+
+/* Rows of the MTP block in a pass. */
 typedef struct keep_run {
     const pass *p;
     nn_acts join;
@@ -85,13 +115,13 @@ static void keep_join_task(void *ctx, uint32_t task, uint32_t worker)
     size_t row = (size_t)task * JOIN_ROWS;
     size_t end = row + JOIN_ROWS < p->n_rows ? row + JOIN_ROWS : p->n_rows;
     const pass_segment *seg = p->segments;
-    size_t first = 0, without = seg->n > 0 && seg->pos == 0; /* rows without a row of the block */
+    size_t first = 0, without = segment_skips(seg); /* rows without a row of the block */
     for (; row < end; row++) {
         while (row >= first + seg->n) {
             first += seg++->n;
-            without += seg->n > 0 && seg->pos == 0;
+            without += segment_skips(seg);
         }
-        if (seg->pos + (row - first) > 0)
+        if (row > first || !segment_skips(seg))
             keep_join_row(run, seg, row - first, row, row - without, nn_worker(&p->f->nn, worker));
     }
 }
@@ -102,7 +132,7 @@ static size_t keep_place_segments(const pass *p, size_t *n_segments)
     size_t row = 0;
     *n_segments = 0;
     for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
-        const size_t skip = seg->pos == 0, n = seg->n > skip ? seg->n - skip : 0;
+        const size_t skip = segment_skips(seg), n = seg->n > skip ? seg->n - skip : 0;
         if (n == 0)
             continue;
         p->s->attention[(*n_segments)++] =
@@ -129,7 +159,7 @@ static void keep_save_hidden(const keep_run *run)
     size_t row = 0; /* of the segment's first token */
     for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
         const uint64_t end = seg->pos + seg->n, boundary = end / KERN_CHUNK * KERN_CHUNK;
-        const size_t last = seg->n < DELTA_RING ? seg->n : DELTA_RING;
+        const size_t last = seg->n < HIDDEN_RING ? seg->n : HIDDEN_RING;
         for (size_t at = seg->n - last; at < seg->n; at++)
             hidden_save(run, cache_layout_hidden_at(l, seg->tail, seg->pos + at), row + at);
         if (seg->n > 0 && boundary > seg->pos)
@@ -142,31 +172,19 @@ static void keep_save_hidden(const keep_run *run)
 void pass_keep_draft_rows(pass *p)
 {
     const forward *f = p->f;
-    const draft_head *d = &f->w->draft;
-    const attention_layer *a = &d->block.attention;
     const size_t kv_floats = f->layout.attention.kv_heads * KERN_HEAD_DIM;
-    nn_acts in = pass_norm(p, f->w->out_norm, 0);
+    const nn_acts in = pass_norm(p, f->w->out_norm, 0);
     pass_tap(p, "hidden", -1, in.x);
     size_t n_segments;
     const size_t n = keep_place_segments(p, &n_segments);
-    float *k = p->s->wide;          /* [n][kv_heads][256] */
-    float *v = k + n * kv_floats;   /* [n][kv_heads][256] */
-    float *cos = v + n * kv_floats; /* [n][32] */
+    float *cos = p->s->wide + 2 * n * kv_floats; /* [n][32], after K and V */
     keep_run run = {
         .p = p, .join = join_acts(f), .hidden = in.x, .cos = cos, .sin = cos + n * ROPE_PAIRS};
-    pool_run(f->nn.pool, keep_join_task, &run, join_tasks(p->n_rows));
+    if (n > 0)
+        pool_run(f->nn.pool, keep_join_task, &run, join_tasks(p->n_rows));
     keep_save_hidden(&run);
-    if (n == 0)
-        return;
-    const nn_product u = {&d->join, p->s->branch, f->hp->n_embd};
-    nn_linear(&f->nn, &run.join, n, &u, 1);
-    nn_residual_norm(&f->nn, p->s->branch, NULL, d->block.mixer_norm, f->hp->eps, n, &in,
-                     nn_kind(a->k.format) | nn_kind(a->v.format));
-    const nn_product products[] = {{&a->k, k, kv_floats}, {&a->v, v, kv_floats}};
-    nn_linear(&f->nn, &in, n, products, 2);
-    const attn_rows rows = {.k = k, .v = v, .cos = run.cos, .sin = run.sin};
-    nn_attention_store(&f->nn, &f->layout.attention, &a->norms, f->layout.draft_layer,
-                       p->s->attention, n_segments, &rows);
+    if (n > 0)
+        join_store(f, &run.join, n, n_segments, run.cos, run.sin);
 }
 
 /* ---- drafts ---- */
@@ -197,6 +215,24 @@ static void draft_join_task(void *ctx, uint32_t task, uint32_t worker)
         memcpy(cos, r->angles, ROPE_PAIRS * sizeof *cos);
         memcpy(sin, r->angles + ROPE_PAIRS, ROPE_PAIRS * sizeof *sin);
     }
+}
+
+void forward_keep_rows(const forward *f, const draft_row *rows, size_t n)
+{
+    draft_run run = {.f = f, .rows = rows, .n = n, .join = join_acts(f)};
+    attn_segment *seg = f->s.attention;
+    pool_run(f->nn.pool, draft_join_task, &run, join_tasks(n));
+    for (size_t i = 0; i < n; i++) {
+        const bool follows =
+            i > 0 && rows[i].pages == rows[i - 1].pages && rows[i].pos == rows[i - 1].pos + 1;
+        if (i > 0 && !follows)
+            seg++;
+        if (follows)
+            seg->n++;
+        else
+            *seg = (attn_segment){.row = i, .n = 1, .pos = rows[i].pos, .pages = rows[i].pages};
+    }
+    join_store(f, &run.join, n, (size_t)(seg - f->s.attention) + 1, f->s.cos, f->s.sin);
 }
 
 nn_acts forward_draft(const forward *f, const draft_row *rows, size_t n)

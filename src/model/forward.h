@@ -44,6 +44,7 @@ typedef struct pass_segment {
     double *sum;  /* [n_embd]: the rows of all tokens after the final norm are added in order;
                    * NULL: off. Excludes n_logits and hidden */
     bool aborted; /* set by the hook: the segment is removed and its memory not used again */
+    bool defers; /* with drafts, n = 1: forward_keep_rows computes its row of the MTP block later */
 } pass_segment;
 
 /* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm"; with
@@ -111,5 +112,8 @@ typedef struct draft_row {
  * the norm of the block, quantised for the output head. They stay valid until the next pass and may
  * be the `hidden` of its rows. */
 nn_acts forward_draft(const forward *f, const draft_row *rows, size_t n);
+/* Writes K and V of `pos` alone, for 1 <= n <= f->batch rows of any sessions: the rows that passes
+ * with `defers` left out. Rows of a session are consecutive, in order of their positions. */
+void forward_keep_rows(const forward *f, const draft_row *rows, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_draft.c - mote_draft: errors, the trimmed output head, shared pages, snapshots, and an MTP
- * head in a file of its own. The laws and the golden test compare its numbers.
+ * engine_draft.c - mote_draft: errors, the trimmed output head, shared pages, snapshots, rows that
+ * decode steps leave out, and an MTP head in a file of its own. The laws and the golden test compare its numbers.
  */
 #include "law/rig.h"
 
@@ -246,6 +246,52 @@ static void snapshots(void **unused)
     mote_engine_free(plain);
 }
 
+/* ---- rows that decode steps leave out ---- */
+
+static void check_drafts(mote_engine *engine, mote_session *s)
+{
+    mote_session *fresh = rig_session(engine);
+    rig_feed(engine, fresh, tokens, (size_t)mote_session_length(s), MOTE_LOGITS_NONE);
+    const mote_draft_item expected = draft(engine, fresh, 3), got = draft(engine, s, 3);
+    assert_same_drafts(&expected, &got);
+    mote_session_free(fresh);
+    mote_session_free(s);
+}
+
+/* Decodes one token at a time, so that the session leaves rows of the MTP block out. After each
+ * token a fork, a fork that is rewound, and a loaded snapshot draft like a session that has
+ * computed all tokens in one pass. */
+static void rows_left_out(void **unused)
+{
+    (void)unused;
+    char path[128];
+    mote_error err = {0};
+    rig_temp_path(path, sizeof path, "rows.snapshot");
+    mote_engine *engine = new_engine(3);
+    mote_session *s = rig_session(engine), *copy;
+    uint64_t most = 0;
+    for (size_t i = 0; i + 1 < N; i++) {
+        rig_feed(engine, s, &tokens[i], 1, MOTE_LOGITS_NONE);
+        const uint64_t missing = s->length - 1 - s->draft_done;
+        most = missing > most ? missing : most;
+        MUST(mote_session_fork(&copy, s, &err), &err);
+        check_drafts(engine, copy);
+        MUST(mote_session_fork(&copy, s, &err), &err);
+        if (mote_session_rewind(copy, s->length - i % 5) > 0)
+            check_drafts(engine, copy);
+        else
+            mote_session_free(copy);
+        MUST(mote_session_save(s, path, &err), &err);
+        MUST(mote_session_load(&copy, engine, path, NULL, &err), &err);
+        check_drafts(engine, copy);
+        assert_true(s->length - 1 - s->draft_done == missing);
+    }
+    assert_int_equal(most, 31);
+    unlink(path);
+    mote_session_free(s);
+    mote_engine_free(engine);
+}
+
 /* ---- a head in its own file ---- */
 
 /* The snapshot names `drafts` as the difference, although it also depends on the file of the head. */
@@ -332,8 +378,9 @@ int main(void)
     mote_model_describe(model, &info);
     tokens_from_text();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors),       cmocka_unit_test(ends),      cmocka_unit_test(full_cache),
-        cmocka_unit_test(trimmed_head), cmocka_unit_test(snapshots), cmocka_unit_test(head_file),
+        cmocka_unit_test(errors),        cmocka_unit_test(ends),      cmocka_unit_test(full_cache),
+        cmocka_unit_test(trimmed_head),  cmocka_unit_test(snapshots), cmocka_unit_test(head_file),
+        cmocka_unit_test(rows_left_out),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     mote_model_close(model);
