@@ -269,6 +269,65 @@ static void marks_are_shared_prefixes(void **state)
         drop(&r[i]);
 }
 
+/* The mark before a volatile line: two sessions share the tokens before it, and it changes no token.
+ */
+static void volatile_lines_are_marked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *a, *b;
+    } lines[] = {
+        {"You are an agent.\\n\\n<env>\\n", "Working directory: /srv/a\\nPlatform: linux",
+         "Working directory: /srv/b\\nPlatform: linux"},
+        {"You are an agent.\\n", "  - Current date: 2026-11-17", "  - Current date: 2026-11-18"},
+        {"You are an agent.\\n\\n", "# Current Time\\n10:01", "# Current Time\\n10:02"},
+        {"<environment_context>\\n", "  <cwd>/a</cwd>", "  <cwd>/b</cwd>"},
+        {"Rules.\\r\\n\\r\\n", "Today's date is Monday.", "Today's date is Tuesday."},
+        {"Rules\\n   \\n\\t", "I'm currently working in the directory: /a",
+         "I'm currently working in the directory: /b"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        for (int user = 0; user < 2; user++) {
+            rendering r[2];
+            for (int k = 0; k < 2; k++) {
+                char body[512];
+                snprintf(body, sizeof body,
+                         "{\"messages\":[{\"role\":\"%s\",\"content\":\"%s%s\"},{\"role\":\"user\","
+                         "\"content\":\"x\\nDate: now\"}]" TOOLS "}",
+                         user ? "user" : "system", lines[i].before, k ? lines[i].b : lines[i].a);
+                r[k] = render(body, CHAT_STABLE);
+                const chat_prompt *p = &r[k].prompt;
+                mote_token ids[512];
+                size_t n;
+                assert_int_equal(mote_tokenize(model, p->text.p, p->text.n, MOTE_TEXT_CONTROL, ids,
+                                               512, &n, NULL),
+                                 MOTE_OK);
+                assert_int_equal(n, p->n);
+                assert_memory_equal(ids, p->ids, n * sizeof *ids);
+                size_t marks = 0;
+                for (size_t m = 0; m < p->n_marks; m++)
+                    marks += p->marks[m].kind == CHAT_MARK_VOLATILE;
+                assert_int_equal(marks, user ? 1 : 2); /* of the user's messages the first one */
+            }
+            same_up_to(&r[0], &r[1], CHAT_MARK_VOLATILE, 0);
+            const size_t at = mark_of(&r[0].prompt, CHAT_MARK_VOLATILE, 0);
+            size_t same = 0;
+            while (r[0].prompt.ids[same] == r[1].prompt.ids[same])
+                same++;
+            assert_true(same >= at && same <= at + 24);
+            for (int k = 0; k < 2; k++)
+                drop(&r[k]);
+        }
+    /* no such line: the words inside a line, in its first line, and other words */
+    rendering r =
+        render("{\"messages\":[{\"role\":\"system\",\"content\":\"Date: x\\nThe date: y\\n"
+               "Dates: z\\nThe working directory: z\"},{\"role\":\"user\",\"content\":\"x\"}]}",
+               CHAT_STABLE);
+    for (size_t m = 0; m < r.prompt.n_marks; m++)
+        assert_int_not_equal(r.prompt.marks[m].kind, CHAT_MARK_VOLATILE);
+    drop(&r);
+}
+
 static void invalid_conversations_are_rejected(void **state)
 {
     (void)state;
@@ -539,6 +598,7 @@ int main(void)
         cmocka_unit_test(a_turn_keeps_its_tokens),
         cmocka_unit_test(the_last_message_can_be_continued),
         cmocka_unit_test(marks_are_shared_prefixes),
+        cmocka_unit_test(volatile_lines_are_marked),
         cmocka_unit_test(invalid_conversations_are_rejected),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(the_templates_are_recognised),

@@ -227,12 +227,13 @@ static mote_status encoder_check_length(const encoder *e, mote_error *err)
 }
 
 /* Whether text continues across this mark, so that a token may cross it. The only case is a tool
- * result at the start of a conversation in official mode. (CHAT_MARK_TOOLS is at a word boundary of
- * the pre-tokenizer, so no token crosses it.) */
+ * result at the start of a conversation in official mode. (CHAT_MARK_TOOLS and CHAT_MARK_VOLATILE
+ * are at word boundaries of the pre-tokenizer, so no token crosses them.) */
 static bool builder_mark_splits_text(const prompt_builder *b, size_t i, size_t run_begin)
 {
     const size_t at = b->spans[i].at;
-    if (b->spans[i].kind != CHAT_SPAN_MARK || b->spans[i].mark == CHAT_MARK_TOOLS)
+    if (b->spans[i].kind != CHAT_SPAN_MARK || b->spans[i].mark == CHAT_MARK_TOOLS ||
+        b->spans[i].mark == CHAT_MARK_VOLATILE)
         return false;
     while (i < b->n_spans && b->spans[i].kind == CHAT_SPAN_MARK)
         i++;

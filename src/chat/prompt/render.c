@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "chat/prompt/chat_limits.h"
 #include "chat/prompt/prompt_builder.h"
+#include "chat/prompt/volatile_line.h"
 
 #include <stdio.h>
 
@@ -27,6 +28,7 @@ typedef struct renderer {
     uint32_t images; /* numbered so far */
     uint32_t videos;
     size_t last_query; /* index of the last user message that is not a tool result */
+    bool user_seen;    /* a user message was rendered */
 } renderer;
 
 static const char tools_before[] =
@@ -188,6 +190,20 @@ static chat_range content_skip_newlines(const renderer *r, chat_range range)
     return range;
 }
 
+/* Adds a range with a mark before its first volatile line. The pre-tokenizer splits after the end of
+ * the line before it, so the mark changes no token. */
+static void render_append_marked(renderer *r, const prompt_builder *from, chat_range range,
+                                 size_t index)
+{
+    const str text = prompt_builder_view(from, range);
+    const size_t at = range.begin + volatile_line_find(text);
+    prompt_builder_append(&r->out, from, (chat_range){range.begin, at});
+    if (at == range.end)
+        return;
+    prompt_builder_mark(&r->out, CHAT_MARK_VOLATILE, index);
+    prompt_builder_append(&r->out, from, (chat_range){at, range.end});
+}
+
 /* ---- tools and system text ---- */
 
 /* Number of messages that form the system turn. */
@@ -321,7 +337,7 @@ static mote_status render_preamble(renderer *r, mote_error *err)
         render_tools(r);
     if (has_tools && has_text)
         prompt_builder_template(&r->out, "\n\n");
-    prompt_builder_append(&r->out, &r->system, prompt_builder_all(&r->system));
+    render_append_marked(r, &r->system, prompt_builder_all(&r->system), 0);
     prompt_builder_template(&r->out, "<|im_end|>\n");
     prompt_builder_mark(&r->out, CHAT_MARK_SYSTEM, 0);
     return MOTE_OK;
@@ -549,7 +565,11 @@ static mote_status render_message(renderer *r, size_t index, mote_error *err)
         break;
     case CHAT_ROLE_USER:
         prompt_builder_template(&r->out, "<|im_start|>user\n");
-        prompt_builder_append(&r->out, &r->content, content_trimmed(r));
+        if (r->user_seen)
+            prompt_builder_append(&r->out, &r->content, content_trimmed(r));
+        else
+            render_append_marked(r, &r->content, content_trimmed(r), index);
+        r->user_seen = true;
         prompt_builder_template(&r->out, "<|im_end|>\n");
         break;
     case CHAT_ROLE_ASSISTANT: TRY(render_assistant(r, index, err)); break;

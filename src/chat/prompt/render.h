@@ -27,7 +27,9 @@ typedef enum chat_mark_kind {
     CHAT_MARK_PROMPT,  /* end of all messages, start of the generation prompt */
     CHAT_MARK_IMAGE,   /* the pad token of image `index` follows (part without media) */
     CHAT_MARK_VIDEO,   /* the same for video `index` */
-    CHAT_MARK_SHOWN    /* end of image `index` of the prompt, vision_end included */
+    CHAT_MARK_SHOWN,   /* end of image `index` of the prompt, vision_end included */
+    CHAT_MARK_VOLATILE /* start of a line that other sessions will not repeat (volatile_line.h), in
+                          the system turn or in message `index`, the first of the user */
 } chat_mark_kind;
 
 /* A position in the prompt where prefixes can be shared: two requests that are equal up to here
