@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "disk_cache/answer_file.h"
 #include "disk_cache/disk_directory.h"
 
 #include <errno.h>
@@ -272,6 +273,7 @@ mote_status disk_cache_remove_all(disk_cache *c, mote_error *err)
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
+    unlinkat(c->directory.fd, ANSWER_FILE_NAME, 0);
     cache_leave(c, true);
     return MOTE_OK;
 }

@@ -174,6 +174,9 @@ static bool publish_all(sched *s, const mote_usage *usage)
     stats_merge(&s->stats, &s->stats_delta);
     count_phases(s);
     s->stats.idle_sessions = s->n_idle;
+    s->stats.idle_bytes = 0;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        s->stats.idle_bytes += s->idle[i].info.bytes;
     prefix_table_publish(s);
     s->usage = *usage;
     spec_read_stats(s->spec, &s->stats.spec);

@@ -61,6 +61,8 @@ void stats_merge(sched_stats *into, sched_stats *delta)
     into->reused_live_tokens += delta->reused_live_tokens;
     into->reused_idle_tokens += delta->reused_idle_tokens;
     into->reused_disk_tokens += delta->reused_disk_tokens;
+    for (unsigned i = 0; i < SCHED_REUSE_KINDS; i++)
+        into->started[i] += delta->started[i];
     into->prefill_tokens += delta->prefill_tokens;
     into->generated_tokens += delta->generated_tokens;
     into->think_tokens += delta->think_tokens;

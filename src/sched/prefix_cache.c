@@ -171,11 +171,13 @@ static bool is_last_image(const sched_job_options *o, size_t i)
 }
 
 /* Returns true if a state is worth keeping at mark i. Of messages: only after the last one. Of
- * images: only after the last one, because the next question about it has another text. */
+ * images: only after the last one, because the next question about it has another text. Before a
+ * volatile line: other sessions of the same program leave the prompt there. */
 static bool mark_is_kept(const sched_job *job, size_t i)
 {
     const chat_mark_kind kind = job->options.marks[i].kind;
-    return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_PROMPT ||
+    return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_VOLATILE ||
+           kind == CHAT_MARK_PROMPT ||
            (kind == CHAT_MARK_MESSAGE && i + 1 == job->options.n_marks) ||
            is_last_image(&job->options, i);
 }
@@ -352,6 +354,7 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
         return;
     sched_miss *miss = &job->result.miss;
     miss->at = at;
+    miss->length = from->nearest_prompt;
     miss->n = prompt - at < SCHED_MISS_TOKENS ? prompt - at : SCHED_MISS_TOKENS;
     memcpy(miss->had, mote_session_tokens(from->nearest) + at, miss->n * sizeof *miss->had);
     miss->usable = (size_t)mote_session_rewind_target(from->nearest, at);
@@ -372,6 +375,7 @@ static void job_note_reuse(sched *s, sched_job *job, const prefix_source *from)
                         : from->session == NULL ? SCHED_REUSE_NONE
                         : from->is_idle         ? SCHED_REUSE_IDLE
                                                 : SCHED_REUSE_LIVE;
+    s->stats_delta.started[job->result.reuse] += job->options.kind == SCHED_ANSWER;
     /* A response format may have appended tokens to the prompt. */
     const size_t reused = from->reach < job->n_prompt ? from->reach : job->n_prompt;
     job->result.answer.reused_tokens = reused;

@@ -44,6 +44,7 @@ struct prefix_disk {
     disk_cache *cache;
     pthread_t writer;
     bool has_writer, has_lock, has_changed;
+    unsigned char identity[MOTE_IDENTITY_BYTES]; /* of the engine; constant */
     /* ---- engine thread ---- */
     const mote_session *saving; /* NULL: none; the idle session has is_saving set */
     double retry_at;            /* no saves before */
@@ -223,6 +224,7 @@ void prefix_disk_open(sched *s)
     if (s->disk == NULL)
         return;
     s->disk->s = s;
+    mote_engine_identity(s->engine, s->disk->identity);
     if (disk_open(s->disk, &s->options, &err) == MOTE_OK)
         return;
     snprintf(text, sizeof text, "disk cache off: %s", err.text);
@@ -490,6 +492,7 @@ bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *posi
     if (atomic_load(&r->running) > 0)
         return false;
     const bool ok = !atomic_load(&r->cancel);
+    job->result.restore_wait += os_now() - r->started;
     pthread_mutex_lock(&d->lock);
     d->restores += ok;
     d->failed_restores += !ok;
@@ -543,6 +546,13 @@ void prefix_disk_wait(sched *s)
 }
 
 /* ---- any thread ---- */
+
+bool sched_disk_identity(const sched *s, unsigned char *out)
+{
+    if (s->disk != NULL)
+        memcpy(out, s->disk->identity, sizeof s->disk->identity);
+    return s->disk != NULL;
+}
 
 bool sched_read_disk_stats(sched *s, sched_disk_stats *out)
 {

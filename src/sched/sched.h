@@ -160,7 +160,8 @@ typedef enum sched_reuse {
     SCHED_REUSE_NONE,
     SCHED_REUSE_LIVE, /* from a running session */
     SCHED_REUSE_IDLE, /* from an idle session */
-    SCHED_REUSE_DISK  /* restored from disk */
+    SCHED_REUSE_DISK, /* restored from disk */
+    SCHED_REUSE_KINDS
 } sched_reuse;
 
 /* Where the prompt first differs from the best candidate: the cached prompt of its namespace that
@@ -173,6 +174,7 @@ typedef struct sched_miss {
     size_t n;                          /* 0: no miss to report */
     mote_token had[SCHED_MISS_TOKENS]; /* [n]: tokens of the cached prompt from `at` on */
     size_t usable; /* of the `at` common tokens: up to the last recurrent state that is kept */
+    size_t length; /* of the cached prompt */
 } sched_miss;
 
 typedef struct sched_result {
@@ -186,6 +188,7 @@ typedef struct sched_result {
     /* seconds since submission; 0: did not happen */
     double started, prefilled, first_token, ended;
     double load_wait;         /* seconds it waited for the engine to reload */
+    double restore_wait;      /* seconds it waited for a prefix from disk */
     const mote_token *tokens; /* [n_tokens]: prompt and answer; valid until the job is dropped */
     size_t n_tokens;
     bool open_thinking;     /* it stopped inside a think block */
@@ -269,6 +272,7 @@ typedef struct sched_histogram {
 typedef struct sched_stats {
     uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
     uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, reused_disk_tokens;
+    uint64_t started[SCHED_REUSE_KINDS]; /* answers, by the tier of their prefix */
     uint64_t prefill_tokens;
     uint64_t generated_tokens, think_tokens, loops_detected, loops_recovered, calls;
     uint64_t preempted; /* times a job lost its session and was prefilled again */
@@ -279,6 +283,7 @@ typedef struct sched_stats {
     uint64_t aborted_inside;
     double step_seconds;
     uint32_t queued, prefilling, decoding, idle_sessions;
+    uint64_t idle_bytes; /* pages and states of idle sessions, counted as if none were shared */
     uint32_t parallel;
     uint64_t positions_total, positions_free;
     uint64_t states_total, states_used;
@@ -297,6 +302,9 @@ typedef struct sched_disk_stats {
     double restore_seconds;
 } sched_disk_stats;
 
+/* Writes MOTE_IDENTITY_BYTES bytes: mote_engine_identity. Returns false if there is no disk cache.
+ * Thread-safe. */
+bool sched_disk_identity(const sched *s, unsigned char *out);
 /* Thread-safe. Returns false if there is no disk cache. */
 bool sched_read_disk_stats(sched *s, sched_disk_stats *out);
 

@@ -23,11 +23,11 @@
 #include <stdatomic.h>
 
 enum {
-    SCHED_CHUNK = 32,             /* recurrent states exist at multiples of this position */
-    SCHED_PAGE = 64,              /* positions per KV page of the engine */
-    SCHED_MAX_KEEPS = 4,          /* states kept per prompt: tools, system, images, end */
-    SCHED_SCORE_ROWS = 16,        /* rows with logits that scoring jobs may use in a step */
-    SCHED_DRAFT_ROWS = 32,        /* rows with logits of draft tokens in a step */
+    SCHED_CHUNK = 32,      /* recurrent states exist at multiples of this position */
+    SCHED_PAGE = 64,       /* positions per KV page of the engine */
+    SCHED_MAX_KEEPS = 6,   /* states kept per prompt: tools, volatile lines, system, images, end */
+    SCHED_SCORE_ROWS = 16, /* rows with logits that scoring jobs may use in a step */
+    SCHED_DRAFT_ROWS = 32, /* rows with logits of draft tokens in a step */
     SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
     SCHED_FLUSH_SECONDS = 5,      /* to save idle sessions before the engine is freed */

@@ -266,7 +266,8 @@ def cache_miss_report(server):
     assert "miss" not in ask("reds" + 20 * "\U0001F989")["cache"]
     mote = ask("blue and green")
     cache, miss = mote["cache"], mote["cache"]["miss"]
-    equal(list(miss), ["message", "token", "usable", "kind", "before", "had", "got", "advice"])
+    equal(list(miss), ["message", "token", "usable", "tokens", "seconds", "kind", "before", "had", "got", "advice"])
+    assert miss["tokens"] >= 64 and miss["seconds"] >= 0, miss
     equal((miss["kind"], miss["before"].endswith("duck duck")), ("message", True))
     assert miss["usable"] <= miss["token"] and "append messages" in miss["advice"], miss
     equal(miss["message"], 1)

@@ -171,10 +171,11 @@ if command -v curl >/dev/null; then
         grep -Eq '^    had    " *red\\nduck' "$work/out" && grep -Eq '^    got    " *blue duck' "$work/out" ||
         fail "the differing text: $(cat "$work/out")"
     grep -Eq '^  of these [0-9]+ tokens [0-9]+ can be reused' "$work/out" || fail "the usable tokens: $(cat "$work/out")"
+    grep -Eq '^  without it [0-9]+ tokens more would be reused: [0-9.]+ m?s$' "$work/out" || fail "the cost of it: $(cat "$work/out")"
     grep -Eq '^  cost     [0-9]+ tokens prefilled, [0-9.]+ m?s \([0-9 .]+ t/s\)$' "$work/out" || fail "the cost: $(cat "$work/out")"
     grep -q '^  advice   an earlier message was changed' "$work/out" || fail "no advice: $(cat "$work/out")"
     call 0 why "$(sed -n 1s/\ .*//p "$work/out")" --json
-    json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram"'
+    json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram" and d["cache"]["miss"]["tokens"] > 64'
 fi
 
 # The screen of mote top: a running request appears, keys work, the terminal is restored.

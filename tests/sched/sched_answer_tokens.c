@@ -3,6 +3,7 @@
  * sched_answer_tokens.c - the answer-token cache: an answer sent back as text gets its sampled
  * tokens, so each turn of a conversation prefills only its new tokens.
  */
+#define _XOPEN_SOURCE 700
 #include "base/mem.h"
 #include "sched/answer_tokens.h"
 #include "sched/sched_rig.h"
@@ -12,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 /* cmocka.h needs the headers above */
 #include <cmocka.h>
 
@@ -66,20 +68,21 @@ static void put_last(answer_tokens *r, uint64_t ns, const char *body, mote_token
 static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t i)
 {
     conversation c = read_body(body);
-    mote_token *memory;
-    answer_tokens_fill(r, ns, &c.parsed.request, c.parsed.messages, &memory);
+    answer_found all;
+    answer_tokens_fill(r, ns, &c.parsed.request, c.parsed.messages, &all);
     const chat_message *m = &c.parsed.messages[i];
     if (m->tokens != NULL)
         assert_int_equal(m->n_tokens, 2);
     const mote_token token = m->tokens != NULL ? m->tokens[0] : -1;
     if (m->tokens != NULL)
         assert_int_equal(m->tokens[1], token + 1);
-    mem_free(memory);
+    mem_free(all.memory);
     free_body(&c);
     return token;
 }
 
 #define ASK           "{\"role\":\"user\",\"content\":\"Hello\"}"
+#define RULE          "{\"role\":\"system\",\"content\":\"x\"}"
 #define SAY(text)     "{\"role\":\"assistant\",\"content\":\"" text "\"}"
 #define ALL(messages) "{\"messages\":[" messages "]}"
 
@@ -91,12 +94,18 @@ static void answer_is_found(void **state)
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 10);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("\\n Hi there \\n\\n") "," ASK), 1), 10);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("hm</think>\\n\\nHi there") "," ASK), 1), 10);
-    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi  there")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi  there")), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there \\r\\n")), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hithere")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi\\nthere")), 1), -1);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi ther")), 1), -1);
     assert_int_equal(found(r, 1, ALL(ASK "," ASK "," SAY("Hi there")), 2), -1);
-    assert_int_equal(
-        found(r, 1, ALL("{\"role\":\"system\",\"content\":\"x\"}," ASK "," SAY("Hi there")), 2),
-        -1);
+    /* a system message before it does not matter, unless it has an answer of its own */
+    assert_int_equal(found(r, 1, ALL(RULE "," ASK "," SAY("Hi there")), 2), 10);
+    assert_int_equal(found(r, 1, ALL(RULE "," ASK "," SAY("Hi")), 2), -1);
+    put_last(r, 1, ALL(RULE "," ASK "," SAY("Hi there")), 12);
+    assert_int_equal(found(r, 1, ALL(RULE "," ASK "," SAY("Hi there")), 2), 12);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 10);
     assert_int_equal(found(r, 2, ALL(ASK "," SAY("Hi there")), 1), -1); /* another namespace */
     /* later messages and returned reasoning do not matter */
     assert_int_equal(
@@ -122,6 +131,9 @@ static void answer_is_found(void **state)
 #define CALL(id, arguments)                                                                        \
     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id                       \
     "\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}"
+#define NESTED        "{\"b\":{\"k\":[1,{\"z\":null,\"a\":true}],\"c\":\"t\"},\"a\":1e1}"
+#define NESTED_SORTED "{\"a\":10,\"b\":{\"c\":\"t\",\"k\":[1,{\"a\":true,\"z\":null}]}}"
+#define NESTED_OTHER  "{\"a\":10,\"b\":{\"c\":\"t\",\"k\":[1,{\"a\":false,\"z\":null}]}}"
 #define WITH_TOOL(name, messages)                                                                  \
     "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name                            \
     "\",\"parameters\":{\"type\":\"object\"}}}],\"messages\":[" messages "]}"
@@ -132,10 +144,82 @@ static void calls_are_found_by_content(void **state)
     answer_tokens *r = new_answer_tokens(100000);
     put_last(r, 1, WITH_TOOL("f", ASK "," CALL("a", "\"{\\\"x\\\": 1}\"")), 10);
     assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("b", "{\"x\":1}")), 1), 10);
-    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("a", "{\"x\":2}")), 1), -1);
-    assert_int_equal(found(r, 1, WITH_TOOL("g", ASK "," CALL("a", "{\"x\":1}")), 1), -1);
-    assert_int_equal(found(r, 1, ALL(ASK "," CALL("a", "{\"x\":1}")), 1), -1);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("b", "{\"x\":1.0}")), 1), 10);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("b", "{\"x\":2}")), 1), -1);
+    assert_int_equal(found(r, 1, WITH_TOOL("g", ASK "," CALL("b", "{\"x\":1}")), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," ASK "," CALL("b", "{\"x\":1}")), 2), -1);
+    put_last(r, 1, WITH_TOOL("f", ASK "," CALL("c", NESTED)), 20);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("d", NESTED_SORTED)), 1), 20);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("d", NESTED_OTHER)), 1), -1);
     answer_tokens_free(r);
+}
+
+/* An id names one answer: other tools, other messages before it and filled-in arguments do not
+ * matter. Another value of an argument does. */
+static void calls_are_found_by_id(void **state)
+{
+    (void)state;
+    answer_tokens *r = new_answer_tokens(100000);
+    put_last(r, 1, WITH_TOOL("f", ASK "," CALL("call_a1", "{\"x\":1,\"y\":[2]}")), 10);
+    static const char *const same[] = {
+        CALL("call_a1", "{\"x\":1,\"y\":[2]}"), CALL("toolu_a1", "{\"y\":[2.0],\"x\":1}"),
+        CALL("call_a1", "{\"a\":0,\"x\":1,\"y\":[2],\"z\":false}"), CALL("call_a1", "{\"x\":1}")};
+    static const char *const other[] = {
+        CALL("call_a1", "{\"x\":2,\"y\":[2]}"), CALL("call_a2", "{\"x\":1,\"y\":[2]}"),
+        CALL("call_a1", "{\"x\":1,\"y\":[2,3]}"),
+        "{\"role\":\"assistant\",\"content\":\"Hm\",\"tool_calls\":[{\"id\":\"call_a1\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1,\"y\":[2]}}}]}",
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_a1\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"g\",\"arguments\":{\"x\":1,\"y\":[2]}}}]}"};
+    char body[1024];
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        snprintf(body, sizeof body, ALL(RULE "," ASK "," ASK ",%s," ASK), same[i]);
+        assert_int_equal(found(r, 1, body, 3), 10);
+        assert_int_equal(found(r, 2, body, 3), -1); /* another namespace */
+    }
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        snprintf(body, sizeof body, ALL(RULE "," ASK "," ASK ",%s," ASK), other[i]);
+        assert_int_equal(found(r, 1, body, 3), -1);
+    }
+    /* the answer after a changed call is found by its text */
+    snprintf(body, sizeof body, WITH_TOOL("f", ASK ",%s," ASK "," SAY("Done")), same[0]);
+    put_last(r, 1, body, 20);
+    snprintf(body, sizeof body, WITH_TOOL("f", ASK ",%s," ASK "," SAY("Done")), same[2]);
+    assert_int_equal(found(r, 1, body, 3), 20);
+    answer_tokens_free(r);
+}
+
+/* A second cache with the same file has the answers of the first, and its later ones. */
+static void answers_survive_in_a_file(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/mote-answers-XXXXXX", path[64];
+    const disk_key binding = {{1, 2}};
+    answer_tokens *r[2];
+    mote_error err;
+    assert_non_null(mkdtemp(directory));
+    for (int i = 0; i < 2; i++) {
+        answer_file *file;
+        r[i] = new_answer_tokens(100000);
+        must(answer_file_open(&file, directory, 1 << 20, binding, &err), &err);
+        answer_tokens_use_file(r[i], file);
+    }
+    put_last(r[0], 1, ALL(ASK "," SAY("Hi there")), 10);
+    answer_tokens_free(r[0]); /* writes */
+    assert_int_equal(found(r[1], 1, ALL(ASK "," SAY("Hi there")), 1), 10);
+    assert_int_equal(found(r[1], 2, ALL(ASK "," SAY("Hi there")), 1), -1);
+    put_last(r[1], 1, WITH_TOOL("f", ASK "," CALL("call_a1", "{\"x\":1}")), 20);
+    answer_tokens_free(r[1]);
+    answer_file *file;
+    r[0] = new_answer_tokens(100000);
+    must(answer_file_open(&file, directory, 1 << 20, binding, &err), &err);
+    answer_tokens_use_file(r[0], file);
+    assert_int_equal(found(r[0], 1, ALL(ASK "," CALL("call_a1", "{\"x\":1,\"y\":2}")), 1), 20);
+    assert_int_equal(found(r[0], 1, ALL(ASK "," SAY("Hi there")), 1), 10);
+    answer_tokens_free(r[0]);
+    snprintf(path, sizeof path, "%s/" ANSWER_FILE_NAME, directory);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 static void lru_eviction_within_the_limit(void **state)
@@ -190,17 +274,17 @@ static void failing_allocations_store_nothing(void **state)
         chat_request first = c.parsed.request;
         const mote_token tokens[2] = {5, 6};
         chat_message m = c.parsed.messages[1];
-        mote_token *memory = NULL;
+        answer_found all = {0};
         m.tokens = tokens;
         m.n_tokens = 2;
         first.n_messages = 1;
         mem_fail_at(n);
         answer_tokens_put(r, answer_key_of(1, &first), &m);
-        answer_tokens_fill(r, 1, &c.parsed.request, c.parsed.messages, &memory);
+        answer_tokens_fill(r, 1, &c.parsed.request, c.parsed.messages, &all);
         mem_fail_at(0);
         const chat_message *filled = &c.parsed.messages[1];
         assert_true(filled->tokens == NULL || filled->tokens[1] == 6);
-        mem_free(memory);
+        mem_free(all.memory);
         free_body(&c);
     }
     put_last(r, 1, body, 10);
@@ -257,13 +341,14 @@ static uint64_t one_turn(service *s, answer_tokens *r, dialogue *t, bool thinkin
     question q;
     test_job a;
     test_output solo;
-    mote_token *memory;
+    answer_found all;
     body_of(t, thinking, &body);
     question_init(
         &q, &tiny, body.p,
         (mote_answer_options){.max_tokens = 70, .think_budget = 30, .sampling = {.seed = 9}});
     const answer_key key = answer_key_of(NAMESPACE, &q.parsed.request);
-    answer_tokens_fill(r, NAMESPACE, &q.parsed.request, q.parsed.messages, &memory);
+    answer_tokens_fill(r, NAMESPACE, &q.parsed.request, q.parsed.messages, &all);
+    assert_memory_equal(&all.key, &key, sizeof key);
     question_render(&q, &tiny);
     service_send(s, &a, &q);
     service_wait_finished(s, &a);
@@ -297,7 +382,7 @@ static uint64_t one_turn(service *s, answer_tokens *r, dialogue *t, bool thinkin
     }
     output_fini(&solo);
     question_fini(&q);
-    mem_free(memory);
+    mem_free(all.memory);
     strbuf_fini(&body);
     strbuf_fini(&text);
     assert_true(read <= new_tokens + 64);
@@ -351,6 +436,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answer_is_found),
         cmocka_unit_test(calls_are_found_by_content),
+        cmocka_unit_test(calls_are_found_by_id),
+        cmocka_unit_test(answers_survive_in_a_file),
         cmocka_unit_test(lru_eviction_within_the_limit),
         cmocka_unit_test(failing_allocations_store_nothing),
         cmocka_unit_test(turn_prefills_only_new_tokens),

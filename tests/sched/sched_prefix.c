@@ -3,11 +3,14 @@
  * sched_prefix.c - the prefix cache: shared prefixes, equal prompts at the same time, namespaces,
  * eviction order, pinning, cache misses.
  */
+#define _XOPEN_SOURCE 700
+#define _DEFAULT_SOURCE
 #include "sched/sched_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <unistd.h>
 /* cmocka.h needs the headers above */
 #include <cmocka.h>
 
@@ -178,6 +181,146 @@ static void dropped_prefill_is_reused(void **state)
     service_close(&s);
     question_fini(&q);
     question_fini(&other);
+}
+
+/* The same with a time limit that ends during prefill. */
+static void timed_out_prefill_is_reused(void **state)
+{
+    (void)state;
+    sched_job_status where = {0};
+    question q = question_of_words(&tiny, 15, 350, 10, 4),
+             other = question_of_words(&tiny, 16, 0, 10, 900);
+    /* A slow machine may reach the limit before the first chunk: with a longer one it does not. */
+    for (double seconds = 0.01;; seconds *= 2) {
+        service s;
+        sched_reuse from;
+        test_job other_job, late;
+        mote_error err;
+        service_open_held(&s, &tiny,
+                          (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+        service_send(&s, &other_job, &other);
+        service_step_to(&s, &other_job, SCHED_DECODE);
+        sched_job_options o = service_job(&s, &late, &q);
+        o.seconds = seconds;
+        must(service_submit(&s, &late, &o, &err), &err);
+        do {
+            service_step(&s, &late);
+            sched_job_get_status(s.sched, late.job, &where);
+        } while (where.done < 128 && where.phase < SCHED_DECODE);
+        const bool in_time = where.phase == SCHED_PREFILL && where.done < where.total;
+        if (in_time)
+            usleep((useconds_t)(seconds * 1e6));
+        service_release(&s);
+        service_wait_finished(&s, &late);
+        if (in_time) {
+            assert_int_equal(late.output.answer.finish, MOTE_FINISH_LENGTH);
+            assert_int_equal(late.output.answer.answer_tokens, 0);
+        }
+        service_drop(&s, &late);
+        test_job_fini(&late);
+        if (in_time)
+            assert_true(reused(&s, &q, 0, &from) >= 96);
+        service_drop(&s, &other_job);
+        test_job_fini(&other_job);
+        service_close(&s);
+        if (in_time)
+            break;
+    }
+    question_fini(&q);
+    question_fini(&other);
+}
+
+/* The same prompt arrives again during its prefill: it waits, and continues what is done. first_ends:
+ * the first one is dropped meanwhile, as by a client that has lost its patience. */
+static void retry_joins(bool first_ends)
+{
+    service s;
+    test_job other_job, first, retry;
+    test_output solo;
+    sched_stats f;
+    sched_job_status where = {0};
+    question q = question_of_words(&tiny, 15, 350, 10, 4),
+             other = question_of_words(&tiny, 16, 0, 10, 900);
+    rig_solo(&tiny, &q, CONTEXT, &solo);
+    service_open_held(&s, &tiny, (sched_options){.parallel = 3, .context = CONTEXT, .threads = 1});
+    service_send(&s, &other_job, &other); /* so the chunks are short */
+    service_step_to(&s, &other_job, SCHED_DECODE);
+    service_send(&s, &first, &q);
+    while (where.done < 128) {
+        service_step(&s, &first);
+        sched_job_get_status(s.sched, first.job, &where);
+    }
+    assert_true(where.phase == SCHED_PREFILL && where.total > where.done + 200);
+    service_send(&s, &retry, &q);
+    service_step(&s, &retry);
+    service_step(&s, &retry);
+    sched_job_get_status(s.sched, retry.job, &where);
+    assert_int_equal(where.phase, SCHED_QUEUED); /* it waits for the first one */
+    if (first_ends)
+        service_drop(&s, &first);
+    service_release(&s);
+    service_wait_finished(&s, &retry);
+    same_as_solo(&retry, &solo);
+    assert_true(retry.output.answer.reused_tokens >= 128);
+    if (!first_ends) {
+        service_wait_finished(&s, &first);
+        same_as_solo(&first, &solo);
+        service_drop(&s, &first);
+    }
+    service_drop(&s, &retry);
+    service_drop(&s, &other_job);
+    test_job_fini(&first);
+    test_job_fini(&retry);
+    test_job_fini(&other_job);
+    sched_read_stats(s.sched, &f);
+    assert_true(f.prefill_tokens < q.prompt.n + other.prompt.n + 2 * 64);
+    service_close(&s);
+    output_fini(&solo);
+    question_fini(&q);
+    question_fini(&other);
+}
+
+static void retry_joins_a_running_prefill(void **state)
+{
+    (void)state;
+    retry_joins(false);
+    retry_joins(true);
+}
+
+/* A session in another directory, and one on another day, reuse everything before that line. */
+static void state_is_kept_before_a_volatile_line(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"Working directory: /srv/a", "Working directory: /srv/b",
+                                        "Working directory: /srv/a\\nToday's date: Monday",
+                                        "Working directory: /srv/a\\nToday's date: Tuesday"};
+    service s;
+    sched_reuse from;
+    strbuf body = {0};
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        question q;
+        body.n = 0;
+        strbuf_text(&body, "{\"messages\":[{\"role\":\"system\",\"content\":\"");
+        for (int k = 0; k < 60; k++)
+            strbuf_text(&body, "Always read a file before a change. ");
+        strbuf_text(&body, "\\n");
+        strbuf_text(&body, lines[i]);
+        for (int k = 0; k < 20; k++)
+            strbuf_text(&body, "\\nAnswer briefly, and never guess.");
+        strbuf_text(&body, "\"},{\"role\":\"user\",\"content\":\"Hello\"}]}");
+        strbuf_byte(&body, 0);
+        question_init(&q, &tiny, body.p, answer_greedy(4));
+        question_render(&q, &tiny);
+        const chat_mark *mark = &q.prompt.marks[0];
+        assert_int_equal(mark->kind, CHAT_MARK_VOLATILE);
+        assert_true(mark->position > 300);
+        const uint64_t n = reused(&s, &q, 1, &from);
+        assert_true(i == 0 ? n == 0 : n + 32 > mark->position);
+        question_fini(&q);
+    }
+    service_close(&s);
+    strbuf_fini(&body);
 }
 
 /* Two idle sessions, three conversations: the least recently used one is evicted. */
@@ -376,6 +519,9 @@ int main(void)
         cmocka_unit_test(namespaces_do_not_wait_for_each_other),
         cmocka_unit_test(equal_prompts_are_prefilled_once),
         cmocka_unit_test(dropped_prefill_is_reused),
+        cmocka_unit_test(timed_out_prefill_is_reused),
+        cmocka_unit_test(retry_joins_a_running_prefill),
+        cmocka_unit_test(state_is_kept_before_a_volatile_line),
         cmocka_unit_test(lru_entry_is_evicted),
         cmocka_unit_test(entries_are_listed_and_dropped),
         cmocka_unit_test(pinned_entry_stays),

@@ -25,6 +25,17 @@ static void why_print_text(cli_out *o, const char *name, const json_node *text)
     out_text(o, "\n");
 }
 
+/* What the difference costs: not all that was prefilled is due to it. */
+static void why_print_miss_cost(cli_out *o, const json_node *miss)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    if (json_node_get(miss, "tokens") == NULL)
+        return;
+    out_printf(o, "  without it %s more would be reused: %s\n",
+               text_counted(a, client_number(miss, "tokens"), "token"),
+               text_seconds(b, json_node_double(json_node_get(miss, "seconds"))));
+}
+
 static void why_print_miss(cli_out *o, const json_node *miss)
 {
     const json_node *message = json_node_get(miss, "message");
@@ -45,6 +56,19 @@ static void why_print_miss(cli_out *o, const json_node *miss)
                    "  of these %s tokens %s can be reused: the last position before the "
                    "difference with a recurrent state\n",
                    a, text_count(b, usable));
+    why_print_miss_cost(o, miss);
+}
+
+/* How the sampled tokens of earlier answers were found. */
+static void why_print_answers(cli_out *o, const json_node *answers)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    if (answers == NULL)
+        return;
+    out_printf(o, "  answers  %s matched by call id, %s by text, %s unknown\n",
+               text_count(a, client_number(answers, "by_id")),
+               text_count(b, client_number(answers, "by_text")),
+               text_count(c, client_number(answers, "unknown")));
 }
 
 /* Without a difference to show: what the cache held. */
@@ -87,7 +111,11 @@ static void why_print(cli_out *o, const json_node *mote)
         out_text(o, "   from ");
         out_shown(o, from.p, from.n);
     }
+    const double restore = (double)client_number(json_node_get(mote, "ms"), "restore") / 1000;
+    if (restore > 0)
+        out_printf(o, ", restored in %s", text_seconds(a, restore));
     out_text(o, "\n");
+    why_print_answers(o, json_node_get(cache, "answers"));
     const json_node *miss = json_node_get(cache, "miss");
     if (miss != NULL)
         why_print_miss(o, miss);

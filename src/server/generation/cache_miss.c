@@ -32,6 +32,7 @@ static const struct {
                                  "messages, and leave earlier ones as they are"},
     [MISS_PROMPT] = {"prompt",
                      "the prompt differs from an earlier one: put what changes at its end"},
+    [MISS_NEW] = {"new", "the first prompt of this key, or its prefix was evicted"},
 };
 
 const char *miss_kind_name(miss_kind kind)

@@ -21,7 +21,9 @@ typedef enum miss_kind {
     MISS_CALL,
     MISS_SYSTEM,
     MISS_MESSAGE,
-    MISS_PROMPT
+    MISS_PROMPT,
+    MISS_NEW, /* there was no prompt to compare with */
+    MISS_KINDS
 } miss_kind;
 
 /* The part of the prompt that holds the first difference. */

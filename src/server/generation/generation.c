@@ -420,6 +420,7 @@ static void choice_on_finished(choice *c, const sched_result *result)
     if (c->kind == SCHED_ANSWER) {
         c->cause = choice_cause(c);
         generation_remember_tokens(w, c);
+        generation_count_cache(w, c);
     }
     if (w->streaming && c->index < w->n_answers && w->printer->choice_over != NULL) {
         w->printer->choice_over(w, c);

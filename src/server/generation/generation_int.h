@@ -48,5 +48,13 @@ stop_cause choice_cause(const choice *c);
 
 /* Passes usage and times to the request log. */
 void generation_log(const generation *w);
+double choice_prefill_seconds(const choice *c);
+
+/* ---- cache_report.c ---- */
+
+/* Prints `cache` of the `mote` object. */
+void generation_put_cache(const generation *w, const choice *c, strbuf *out);
+/* Loop thread, when the job has ended: counts a miss by its reason. */
+void generation_count_cache(const generation *w, const choice *c);
 
 #endif

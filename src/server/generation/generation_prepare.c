@@ -115,7 +115,7 @@ static bool prepare_chat(generation *w)
     if (a->answer.tool_choice == MOTE_TOOLS_NONE)
         a->request.n_tools = 0;
     answer_tokens_fill(served_model_answer_tokens(w->request.served), a->ns, &a->request,
-                       a->parsed.messages, &a->answer_ids);
+                       a->parsed.messages, &a->answers);
     if (!prepare_render(w))
         return false;
     if (w->prompts[0].thinking && (a->answer.set & MOTE_SET_TEMPERATURE) != 0 &&
@@ -331,7 +331,8 @@ void generation_remember_tokens(const generation *w, const choice *c)
     bool whole = true;
     for (size_t i = 0; i < c->n_calls && whole; i++) {
         whole = json_doc_read(&docs[i], strbuf_view(&c->calls[i].arguments), NULL) == MOTE_OK;
-        calls[i] = (chat_call){.name = strbuf_view(&c->calls[i].name)};
+        calls[i] =
+            (chat_call){.id = str_of(c->calls[i].id), .name = strbuf_view(&c->calls[i].name)};
         if (whole)
             calls[i].arguments = json_doc_root(docs[i]);
     }
@@ -345,8 +346,8 @@ void generation_remember_tokens(const generation *w, const choice *c)
                                   .tokens = r->tokens + from,
                                   .n_tokens = r->n_tokens - from};
     if (whole)
-        answer_tokens_put(served_model_answer_tokens(w->request.served),
-                          answer_key_of(w->request.ns, &w->request.request), &message);
+        answer_tokens_put(served_model_answer_tokens(w->request.served), w->request.answers.key,
+                          &message);
     for (size_t i = 0; i < c->n_calls; i++)
         json_doc_free(docs[i]);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * usage.c - token counts and times of a generation: `usage`, `timings`, the `mote` object and the
- * request log.
- *
- * The cache miss report (`mote.cache.miss`) shows where the prompt differs from an earlier prompt
- * of the same cache namespace: the message, the token, up to 80 bytes of both prompts, and what the
- * client should change (cache_miss.h).
+ * request log. cache_report.c prints `mote.cache`.
  */
 #include "base/os.h"
 #include "server/core/log.h"
-#include "server/generation/cache_miss.h"
 #include "server/generation/generation_int.h"
 
 #include <stdio.h>
@@ -82,7 +77,7 @@ static double seconds_between(double from, double to)
 }
 
 /* Without decode, as for scores, a result has only the times of the scheduler. */
-static double choice_prefill_seconds(const choice *c)
+double choice_prefill_seconds(const choice *c)
 {
     return c->kind == SCHED_ANSWER ? c->result.answer.seconds_prefill
                                    : seconds_between(c->result.started, c->result.prefilled);
@@ -134,139 +129,7 @@ static void mote_put_thinking(const generation *w, const mote_answer *a, strbuf 
     jw_close(out, '}');
 }
 
-/* ---- cache miss ---- */
-
-enum { SHOWN_BYTES = 80, BEFORE_BYTES = 40, BEFORE_TOKENS = 24 };
-
-/* The part of the prompt with token `at`, and the index of its message. */
-static miss_place miss_find_place(const chat_prompt *p, size_t at, uint32_t *index)
-{
-    for (size_t i = 0; i < p->n_marks; i++) {
-        const chat_mark *m = &p->marks[i];
-        *index = m->index;
-        if (m->position <= at)
-            continue;
-        if (m->kind == CHAT_MARK_TOOLS)
-            return MISS_IN_TOOLS;
-        if (m->kind == CHAT_MARK_SYSTEM)
-            return MISS_IN_SYSTEM;
-        if (m->kind == CHAT_MARK_MESSAGE)
-            return MISS_IN_MESSAGE;
-    }
-    return MISS_IN_PROMPT;
-}
-
-/* The text of the ids. An image prints as [image]. */
-static void miss_text(strbuf *text, const mote_model *model, const mote_token *ids, size_t n)
-{
-    char piece[MOTE_PIECE_BYTES];
-    mote_text_stream stream = {0};
-    for (size_t i = 0; i < n; i++) {
-        if (ids[i] >= 0)
-            strbuf_put(text,
-                       (str){piece, mote_text_next(model, &stream, ids[i], piece, sizeof piece)});
-        else if (i == 0 || ids[i - 1] >= 0)
-            strbuf_text(text, "[image]");
-    }
-}
-
-static bool is_inside_character(const strbuf *text, size_t at)
-{
-    return at < text->n && ((unsigned char)text->p[at] & 0xC0) == 0x80;
-}
-
-/* The first or the last bytes of a text, in whole characters. */
-static str text_head(const strbuf *text, size_t most)
-{
-    size_t n = text->n < most ? text->n : most;
-    while (n > 0 && is_inside_character(text, n))
-        n--;
-    return (str){text->p, n};
-}
-
-static str text_tail(const strbuf *text, size_t most)
-{
-    size_t from = text->n < most ? 0 : text->n - most;
-    while (is_inside_character(text, from))
-        from++;
-    return (str){text->p + from, text->n - from};
-}
-
-/* A tag opened before token `at` of the prompt, in the same message, and not closed. */
-static bool miss_is_inside(const chat_prompt *p, size_t at, const mote_token *tags, chat_tag open,
-                           chat_tag close)
-{
-    for (size_t i = at; i > 0; i--) {
-        if (p->ids[i - 1] == tags[open])
-            return true;
-        if (p->ids[i - 1] == tags[close] || p->ids[i - 1] == tags[CHAT_TAG_IM_START])
-            return false;
-    }
-    return false;
-}
-
-static void miss_put(const choice *c, strbuf *out)
-{
-    const generation *w = c->of;
-    const chat_prompt *p = &w->prompts[c->prompt];
-    const sched_miss *miss = &c->result.miss;
-    const mote_model *model = served_model_weights(w->request.served);
-    const mote_token *tags = served_model_chat_context(w->request.served)->template.tags;
-    if (miss->n == 0)
-        return;
-    const mote_token had_first = miss->had[0], got_first = p->ids[miss->at];
-    const size_t rest = p->n - miss->at;
-    const size_t before = miss->at < BEFORE_TOKENS ? miss->at : BEFORE_TOKENS;
-    uint32_t message = 0;
-    strbuf earlier = {0}, had = {0}, got = {0};
-    miss_text(&earlier, model, p->ids + miss->at - before, before);
-    miss_text(&had, model, miss->had, miss->n);
-    miss_text(&got, model, p->ids + miss->at, rest < SCHED_MISS_TOKENS ? rest : SCHED_MISS_TOKENS);
-    const miss_difference d = {
-        .place = miss_find_place(p, miss->at, &message),
-        .before = text_tail(&earlier, BEFORE_BYTES),
-        .had = text_head(&had, SHOWN_BYTES),
-        .got = text_head(&got, SHOWN_BYTES),
-        .image = had_first < 0 || got_first < 0,
-        .thinking = had_first == tags[CHAT_TAG_THINK] || got_first == tags[CHAT_TAG_THINK] ||
-                    miss_is_inside(p, miss->at, tags, CHAT_TAG_THINK, CHAT_TAG_THINK_END),
-        .call = miss_is_inside(p, miss->at, tags, CHAT_TAG_CALL, CHAT_TAG_CALL_END),
-    };
-    const miss_kind kind = miss_classify(&d);
-    jw_key(out, "miss");
-    jw_open(out, '{');
-    if (d.place == MISS_IN_SYSTEM || d.place == MISS_IN_MESSAGE)
-        jw_key_uint(out, "message", message);
-    jw_key_uint(out, "token", miss->at);
-    jw_key_uint(out, "usable", miss->usable);
-    jw_key_text(out, "kind", miss_kind_name(kind));
-    jw_key_str(out, "before", d.before);
-    jw_key_str(out, "had", d.had);
-    jw_key_str(out, "got", d.got);
-    jw_key_text(out, "advice", miss_advice(kind));
-    jw_close(out, '}');
-    out->failed |= earlier.failed || had.failed || got.failed;
-    strbuf_fini(&earlier);
-    strbuf_fini(&had);
-    strbuf_fini(&got);
-}
-
 /* ---- the `mote` object ---- */
-
-static void mote_put_cache(const generation *w, const choice *c, strbuf *out)
-{
-    static const char *const from[] = {"none", "live", "ram", "disk"};
-    const usage u = generation_usage(w);
-    jw_key(out, "cache");
-    jw_open(out, '{');
-    jw_key_uint(out, "prompt", u.prompt);
-    jw_key_uint(out, "reused", u.cached);
-    jw_key_uint(out, "prefilled", u.prefilled);
-    jw_key_text(out, "from", from[c->result.reuse]);
-    jw_key_uint(out, "compared", c->result.compared);
-    miss_put(c, out);
-    jw_close(out, '}');
-}
 
 /* The size after resizing: coordinates in answers refer to it. */
 static void mote_put_images(const generation *w, strbuf *out)
@@ -291,6 +154,7 @@ static void mote_put_ms(const generation *w, const choice *c, strbuf *out)
     jw_open(out, '{');
     jw_key_int(out, "queue", (int64_t)(1000 * seconds_between(r->load_wait, r->started) + 0.5));
     jw_key_int(out, "load", (int64_t)(1000 * (r->load_wait + w->load_seconds) + 0.5));
+    jw_key_int(out, "restore", (int64_t)(1000 * r->restore_wait + 0.5));
     jw_key_int(out, "prefill", (int64_t)(1000 * choice_prefill_seconds(c) + 0.5));
     jw_key_int(out, "first_token", (int64_t)(1000 * r->first_token + 0.5));
     jw_key_int(out, "total", (int64_t)(1000 * seconds_between(w->began, os_now()) + 0.5));
@@ -316,7 +180,7 @@ static void mote_put_answer(const generation *w, const choice *c, strbuf *out)
     jw_key_text(out, "preset", a->preset);
     mote_put_sampling(c, out);
     mote_put_thinking(w, a, out);
-    mote_put_cache(w, c, out);
+    generation_put_cache(w, c, out);
     jw_key(out, "spec");
     jw_open(out, '{');
     jw_key_uint(out, "drafted", a->drafted_tokens);

@@ -27,13 +27,14 @@ struct served_model {
     sched *sched;
     vision_service *vision; /* NULL: no images */
     answer_tokens *answer_tokens;
-    uint64_t malformed;        /* tool calls; loop thread */
-    mote_file_state files;     /* loop thread */
-    double default_keep;       /* keep_alive of the server */
-    pthread_mutex_t keep_lock; /* of the following members */
-    uint32_t n_requests;       /* running */
-    double keep;               /* keep_alive of the last request */
-    double since;              /* end of the last request */
+    uint64_t malformed;                     /* tool calls; loop thread */
+    served_model_cache_counts cache_counts; /* loop thread */
+    mote_file_state files;                  /* loop thread */
+    double default_keep;                    /* keep_alive of the server */
+    pthread_mutex_t keep_lock;              /* of the following members */
+    uint32_t n_requests;                    /* running */
+    double keep;                            /* keep_alive of the last request */
+    double since;                           /* end of the last request */
 };
 
 /* ---- description ---- */
@@ -169,6 +170,26 @@ static mote_status model_blame_vision(const served_model *m, mote_error *err)
                    refused.text, (unsigned long long)bytes / 1000000);
 }
 
+/* Answers are stored next to the disk cache, if there is one. Without the file they are lost at the
+ * end. */
+static void model_open_answers(served_model *m, const sched_options *o)
+{
+    enum { PART_OF_CAP = 64 };
+    answer_file *file;
+    disk_key binding;
+    unsigned char identity[MOTE_IDENTITY_BYTES];
+    mote_error err;
+    _Static_assert(sizeof binding == sizeof identity, "both are 128-bit hashes");
+    if (!sched_disk_identity(m->sched, identity))
+        return;
+    memcpy(&binding, identity, sizeof binding);
+    if (answer_file_open(&file, o->disk_directory, o->disk_bytes / PART_OF_CAP, binding, &err) ==
+        MOTE_OK)
+        answer_tokens_use_file(m->answer_tokens, file);
+    else if (o->warn != NULL)
+        o->warn(o->warn_with, err.text);
+}
+
 static mote_status model_init(served_model *m, const served_model_options *o, mote_error *err)
 {
     sched_options wanted = o->sched;
@@ -186,6 +207,8 @@ static mote_status model_init(served_model *m, const served_model_options *o, mo
     if (served_model_has_vision(o))
         TRY(model_make_vision(m, o, &wanted, err));
     const mote_status made = sched_new(&m->sched, &wanted, err);
+    if (made == MOTE_OK)
+        model_open_answers(m, &wanted);
     return made == MOTE_E_MEMORY && m->vision != NULL ? model_blame_vision(m, err) : made;
 }
 
@@ -234,6 +257,23 @@ void served_model_count_malformed(served_model *m)
 uint64_t served_model_malformed(const served_model *m)
 {
     return m->malformed;
+}
+
+void served_model_count_miss(served_model *m, uint32_t kind)
+{
+    m->cache_counts.misses[kind]++;
+}
+
+void served_model_count_answers(served_model *m, const answer_found *found)
+{
+    m->cache_counts.answers_by_id += found->by_id;
+    m->cache_counts.answers_by_text += found->by_text;
+    m->cache_counts.answers_unknown += found->unknown;
+}
+
+const served_model_cache_counts *served_model_cache_stats(const served_model *m)
+{
+    return &m->cache_counts;
 }
 
 /* ---- files ---- */

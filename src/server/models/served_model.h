@@ -81,6 +81,16 @@ answer_tokens *served_model_answer_tokens(const served_model *m);
 /* Loop thread: counts malformed tool calls, which are passed on as text. */
 void served_model_count_malformed(served_model *m);
 uint64_t served_model_malformed(const served_model *m);
+/* Loop thread: why prompts were not found in the prefix cache (miss_kind of cache_miss.h), and how
+ * the tokens of earlier answers were found. */
+enum { SERVED_MODEL_MISS_KINDS = 16 };
+typedef struct served_model_cache_counts {
+    uint64_t misses[SERVED_MODEL_MISS_KINDS];
+    uint64_t answers_by_id, answers_by_text, answers_unknown;
+} served_model_cache_counts;
+void served_model_count_miss(served_model *m, uint32_t kind);
+void served_model_count_answers(served_model *m, const answer_found *found);
+const served_model_cache_counts *served_model_cache_stats(const served_model *m);
 
 /* ---- keep-alive ---- */
 

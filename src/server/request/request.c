@@ -21,7 +21,7 @@ void request_fini(request *a)
     mem_free(a->prompts);
     mem_free(a->prompt_ids);
     mem_free(a->n_prompt_ids);
-    mem_free(a->answer_ids);
+    mem_free(a->answers.memory);
     for (size_t i = 0; i < a->n_media; i++)
         if (a->media[i].result != NULL)
             image_cache_release(a->vision, a->media[i].result);

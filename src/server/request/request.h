@@ -70,9 +70,9 @@ typedef struct request {
     double keep_alive; /* idle seconds before unload after this request; negative: never */
     bool load;         /* load the model and generate nothing */
 
-    chat_parsed parsed;     /* the conversation; empty for prompts */
-    chat_request request;   /* the conversation to render: parsed.request with known token ids */
-    mote_token *answer_ids; /* token ids from the answer-token cache; messages point into it */
+    chat_parsed parsed;   /* the conversation; empty for prompts */
+    chat_request request; /* the conversation to render: parsed.request with known token ids */
+    answer_found answers; /* from the answer-token cache; messages point into its memory */
 
     vision_service *vision;            /* NULL: the model has no vision encoder */
     uint32_t image_tokens, max_pixels; /* per image; 0: not set */

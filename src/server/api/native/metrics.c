@@ -11,6 +11,7 @@
 #include "base/os.h"
 #include "server/auth/access.h"
 #include "server/auth/api_keys.h"
+#include "server/generation/cache_miss.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,6 +189,25 @@ static const model_row work_rows[] = {
     {"prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
     {NULL, NULL, "tier=\"ram\"", AT(work.reused_idle_tokens), ROW_U64, false},
     {NULL, NULL, "tier=\"disk\"", AT(work.reused_disk_tokens), ROW_U64, false},
+    {"prefix_cache_requests_total", "Prompts by the tier of their longest prefix.", "tier=\"none\"", AT(work.started[SCHED_REUSE_NONE]), ROW_U64, false},
+    {NULL, NULL, "tier=\"live\"", AT(work.started[SCHED_REUSE_LIVE]), ROW_U64, false},
+    {NULL, NULL, "tier=\"ram\"", AT(work.started[SCHED_REUSE_IDLE]), ROW_U64, false},
+    {NULL, NULL, "tier=\"disk\"", AT(work.started[SCHED_REUSE_DISK]), ROW_U64, false},
+    {"prefix_cache_misses_total", "Prompts that differ from a cached one before its end, by reason; new: nothing to compare with.", "reason=\"image\"", AT(cache.misses[MISS_IMAGE]), ROW_U64, false},
+    {NULL, NULL, "reason=\"tools\"", AT(cache.misses[MISS_TOOLS]), ROW_U64, false},
+    {NULL, NULL, "reason=\"thinking\"", AT(cache.misses[MISS_THINKING]), ROW_U64, false},
+    {NULL, NULL, "reason=\"whitespace\"", AT(cache.misses[MISS_WHITESPACE]), ROW_U64, false},
+    {NULL, NULL, "reason=\"timestamp\"", AT(cache.misses[MISS_TIME]), ROW_U64, false},
+    {NULL, NULL, "reason=\"id\"", AT(cache.misses[MISS_ID]), ROW_U64, false},
+    {NULL, NULL, "reason=\"number\"", AT(cache.misses[MISS_NUMBER]), ROW_U64, false},
+    {NULL, NULL, "reason=\"tool_call\"", AT(cache.misses[MISS_CALL]), ROW_U64, false},
+    {NULL, NULL, "reason=\"system\"", AT(cache.misses[MISS_SYSTEM]), ROW_U64, false},
+    {NULL, NULL, "reason=\"message\"", AT(cache.misses[MISS_MESSAGE]), ROW_U64, false},
+    {NULL, NULL, "reason=\"prompt\"", AT(cache.misses[MISS_PROMPT]), ROW_U64, false},
+    {NULL, NULL, "reason=\"new\"", AT(cache.misses[MISS_NEW]), ROW_U64, false},
+    {"returned_answers_total", "Assistant messages in prompts, by how their sampled tokens were found.", "match=\"id\"", AT(cache.answers_by_id), ROW_U64, false},
+    {NULL, NULL, "match=\"text\"", AT(cache.answers_by_text), ROW_U64, false},
+    {NULL, NULL, "match=\"none\"", AT(cache.answers_unknown), ROW_U64, false},
     {"prefill_tokens_total", "Prompt tokens computed by prefill.", "", AT(work.prefill_tokens), ROW_U64, false},
     {"generated_tokens_total", "Tokens generated, including reasoning.", "", AT(work.generated_tokens), ROW_U64, false},
     {"reasoning_tokens_total", "Reasoning tokens generated.", "", AT(work.think_tokens), ROW_U64, false},
@@ -212,6 +232,7 @@ static const model_row work_rows[] = {
     {NULL, NULL, "phase=\"decode\"", AT(work.decoding), ROW_U32, true},
     {"sequences_limit", "Slots (--parallel).", "", AT(work.parallel), ROW_U32, true},
     {"prefix_cache_sequences", "Idle sequences held in the prefix cache.", "", AT(work.idle_sessions), ROW_U32, true},
+    {"prefix_cache_bytes", "KV pages and recurrent states of idle sequences, counted as if none were shared.", "", AT(work.idle_bytes), ROW_U64, true},
     {"kv_cache_capacity_tokens", "Capacity of the KV cache.", "", AT(work.positions_total), ROW_U64, true},
     {"kv_cache_free_tokens", "Free capacity of the KV cache.", "", AT(work.positions_free), ROW_U64, true},
     {"recurrent_states_capacity", "Recurrent-state checkpoints that can be held.", "", AT(work.states_total), ROW_U64, true},
@@ -452,6 +473,7 @@ static void metrics_gather_model(metrics_model *v, const model_entry *e, served_
     sched_read_stats(served_model_sched(m), &v->work);
     sched_read_disk_stats(served_model_sched(m), &v->disk);
     v->calls_malformed = served_model_malformed(m);
+    v->cache = *served_model_cache_stats(m);
     sched_memory(served_model_sched(m), &v->memory);
     if (v->has_vision) {
         v->memory_vision = v->loaded ? vision_service_memory(served_model_vision(m)) : 0;

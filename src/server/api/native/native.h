@@ -62,9 +62,10 @@ typedef struct metrics_model {
     sched_stats work;
     sched_disk_stats disk;    /* all 0 without a disk cache */
     uint64_t calls_malformed; /* malformed tool calls passed on as text */
-    mote_memory memory;       /* total includes memory_vision */
-    bool has_vision;          /* has a vision encoder */
-    uint64_t memory_vision;   /* planned; 0 without a vision encoder */
+    served_model_cache_counts cache;
+    mote_memory memory;     /* total includes memory_vision */
+    bool has_vision;        /* has a vision encoder */
+    uint64_t memory_vision; /* planned; 0 without a vision encoder */
     vision_stats vision;
 } metrics_model;
 
