@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""agents_test.py - conversations of five coding agents: each turn prefills its new tokens and at most 64 more.
+
+Answers come back without thinking, with arguments serialised again, with other white space (tests/support/agents.py). In
+the middle the server restarts. A last request without the prefix cache must give the same answer (law L8).
+scripts/agent_replay runs longer conversations, also with other servers.
+"""
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from agents import AGENTS, ClaudeCode, OpenCode, play  # noqa: E402
+from api_rig import Server, case, equal, main, post, request  # noqa: E402
+
+MODEL = "mote-tiny-Q4_K_M.gguf"
+SANDBOX = []
+TURNS = 9
+SLACK = 64
+RESTART_SLACK = 128  # states on disk are at least 64 tokens apart
+
+
+class Rig:
+    """A server that can be restarted with its disk cache."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.server = None
+        self.start()
+
+    def start(self):
+        self.server = Server("--cache-disk", "256MB", *SANDBOX, model=MODEL, env={"MOTE_CACHE": self.directory})
+
+    def restart(self):
+        self.server.stop()
+        self.start()
+
+    def send(self, agent, body):
+        began = time.monotonic()
+        reply = post(self.server, agent.path, body)
+        cache = reply["mote"]["cache"]
+        return reply, cache["prompt"], cache["prefilled"], time.monotonic() - began
+
+
+def check(turn):
+    cache = turn.reply["mote"]["cache"]
+    if turn.kind in ("turn", "sub"):
+        assert turn.prefilled <= turn.new + SLACK, f"{turn}: {cache}"
+        equal(cache.get("answers", {}).get("unknown", 0), 0)
+    elif turn.kind == "restart":
+        assert turn.prefilled <= turn.new + RESTART_SLACK, f"{turn}: {cache}"
+        equal((cache["from"], cache["answers"]["unknown"]), ("disk", 0))
+    elif turn.kind == "clock":
+        # everything before the line with the date is reused
+        assert cache["reused"] >= 200 and cache["miss"]["kind"] == "timestamp", f"{turn}: {cache}"
+
+
+def run(kind, **more):
+    with tempfile.TemporaryDirectory() as directory:
+        rig = Rig(directory)
+        try:
+            model = rig.server.model
+            agent = kind(model, 1)
+            found = {"by_id": 0, "by_text": 0}
+            for turn in play(agent, TURNS, rig.send, restart=rig.restart, **more):
+                check(turn)
+                for key in found:
+                    found[key] += turn.reply["mote"]["cache"].get("answers", {}).get(key, 0)
+            body = agent.body()
+            warm = rig.send(agent, body)[0]
+            cold = rig.send(agent, {**body, **({"options": {**body["options"], "cache_prompt": False}} if "options" in
+                                              body else {"cache_prompt": False})})[0]
+            equal(cold["mote"]["cache"]["reused"], 0)
+            equal(agent.answer(cold), agent.answer(warm))
+            return found
+        finally:
+            rig.server.stop()
+
+
+def add_case(kind):
+    def body():
+        found = run(kind, restart_at=5, sub_at=3 if kind is ClaudeCode else None)
+        assert found["by_id" if kind.tools_used and kind.path != "/api/chat" else "by_text"] > TURNS, found
+    body.__name__ = kind.name.replace("-", "_")
+    case(body)
+
+
+for agent_kind in AGENTS:
+    add_case(agent_kind)
+
+
+@case
+def clock_line():
+    run(OpenCode, clock_at=4)
+
+
+@case
+def other_sessions_reuse_all_before_the_directory():
+    """The tools and rules of a program are prefilled once, also for another directory."""
+    with tempfile.TemporaryDirectory() as directory:
+        rig = Rig(directory)
+        try:
+            first = OpenCode(rig.server.model, 2)
+            first.ask()
+            _, _, prefilled, _ = rig.send(first, first.body())
+            second = OpenCode(rig.server.model, 2)
+            second.system = lambda: OpenCode.system(first).replace("/srv/user/project", "/srv/other/place")
+            second.ask()
+            reply, prompt, again, _ = rig.send(second, second.body())
+            assert again * 3 < prefilled, (again, prefilled, reply["mote"]["cache"])
+            metric = rig.server.metric
+            equal(metric('mote_prefix_cache_requests_total{tier="none"}'), 1)
+            equal(metric('mote_prefix_cache_requests_total{tier="ram"}'), 1)
+            equal(metric('mote_prefix_cache_misses_total{reason="new"}'), 1)
+            assert metric("mote_prefix_cache_bytes") > 0
+        finally:
+            rig.server.stop()
+
+
+if __name__ == "__main__":
+    with Server(model=MODEL) as plain:
+        state = plain.get("/health")
+    if state["seccomp"] and not state["landlock"]:  # the disk cache needs both or none
+        SANDBOX = ["--sandbox", "off"]
+    assert request
+    sys.exit(main())
