@@ -111,8 +111,17 @@ def entry(name, version, licence, comment, location, checksums=()):
     }
 
 
-def llhttp_version(sources):
-    text = (sources.parents[2] / "third_party/llhttp/VERSION").read_text(encoding="utf-8")
+# Libraries in the tree of mote: directory, licence, what it is.
+IN_TREE = (
+    ("dompurify", "Apache-2.0 OR MPL-2.0", "sanitizer of the chat page"),
+    ("highlightjs", "BSD-3-Clause", "highlighting of the chat page"),
+    ("llhttp", "MIT", "HTTP/1.1 parser"),
+    ("markdown-it", "MIT", "Markdown of the chat page"),
+)
+
+
+def version_in_tree(sources, name):
+    text = (sources.parents[2] / "third_party" / name / "VERSION").read_text(encoding="utf-8")
     return text.split()[1].rstrip(",")
 
 
@@ -129,8 +138,8 @@ def packages_of(binary, prefix, sources, version, commit, zig):
         yield entry(package, pinned[package][0], licence,
                     f"{comment}; {found.get(package, 0)} functions linked" if names else comment,
                     "NOASSERTION", source)
-    yield entry("llhttp", llhttp_version(sources), "MIT",
-                "HTTP/1.1 parser, in the tree of mote", "NOASSERTION")
+    for name, licence, what in IN_TREE:
+        yield entry(name, version_in_tree(sources, name), licence, f"{what}, in the tree of mote", "NOASSERTION")
     yield entry("musl", f"of ziglang {zig}", "MIT", "C library", "NOASSERTION")
     yield entry("compiler-rt", f"of ziglang {zig}", "Apache-2.0 WITH LLVM-exception OR MIT",
                 "functions that the compiler calls", "NOASSERTION")

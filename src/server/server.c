@@ -271,7 +271,8 @@ static mote_status server_make_http(server *s, mote_error *err)
                                    .hosts = o->hosts,
                                    .n_hosts = o->n_hosts,
                                    .origins = o->origins,
-                                   .n_origins = o->n_origins};
+                                   .n_origins = o->n_origins,
+                                   .own_page = o->web};
     const http_server_options http = {.limits = &s->limits,
                                       .listen = o->listen,
                                       .n_listen = o->n_listen,
@@ -382,6 +383,7 @@ static mote_status server_init(server *s, const server_options *o, mote_error *e
     server_context *c = &s->context;
     s->options = *o;
     c->defaults = o->defaults;
+    c->web = o->web;
     c->log = o->log;
     c->memory_limit = o->sched.memory_source == NULL ? o->sched.memory : 0;
     c->counts = &s->counts;

@@ -49,6 +49,7 @@ typedef struct server_options {
     size_t n_hosts;
     const char *origins[ACCESS_MAX_HOSTS]; /* allowed CORS origins, exactly as browsers send them */
     size_t n_origins;
+    bool web;             /* browsers get the chat page */
     bool unauthenticated; /* allow addresses reachable from other machines without an API key */
     request_defaults defaults;
     log_options log;

@@ -60,7 +60,12 @@ def get(server, path, status=200):
 
 
 @case
-def start_page_for_browsers(server):
+def start_page_without_web(_):
+    with Server("--no-web") as server:
+        check_start_page(server)
+
+
+def check_start_page(server):
     for accept in (FIREFOX, CHROME, "TEXT/HTML", "application/json, text/html;level=1;q=0.5", "text/html;q=0.001"):
         headers, data = start_page(server, accept)
         equal((headers["x-content-type-options"], headers["vary"]), ("nosniff", "Accept"))
@@ -107,7 +112,7 @@ def start_page_is_escaped(server):
     with tempfile.TemporaryDirectory() as directory:
         file = os.path.join(directory, "a<b>&'c\"d.gguf")
         os.symlink(os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), file)
-        with Server(key=None, model=file) as other:
+        with Server("--no-web", key=None, model=file) as other:
             _, data = start_page(other, FIREFOX)
             equal([e for e in Page(data).elements if e == "b"], [])
             assert other.model in Page(data).text(), Page(data).text()

@@ -122,7 +122,7 @@ def with_proxy(kind, check):
 
 
 # Names for the wildcards of the route table, as the server makes them.
-IDS = {"/v1/models/*": "mote-tiny:think", "/v1/responses/*": "resp_0123456789abcdef",
+IDS = {"/web/*": "main.js", "/v1/models/*": "mote-tiny:think", "/v1/responses/*": "resp_0123456789abcdef",
        "/v1/requests/*": "req_0123456789abcdef01234567"}
 # Spellings of privileged paths. The server decodes a path once and changes nothing else.
 EVASIONS = ("/%6detrics", "/metrics?x=1", "/metrics/", "//metrics", "/./metrics", "/v1/../metrics", "/%2e/metrics",

@@ -60,6 +60,19 @@ BROWSERS = [
     ((b"Origin: https://app.example/",), 403),
     ((b"Origin: https://app.example.evil.example",), 403),
     ((b"Origin: https://APP.example",), 403),
+    # the chat page of this server: Host is localhost
+    ((b"Origin: http://localhost",), 200),
+    ((b"Origin: https://localhost",), 200),
+    ((b"Origin: http://localhost", b"Sec-Fetch-Site: same-origin"), 200),
+    ((b"Origin: http://localhost", b"Sec-Fetch-Site: same-site"), 403),
+    ((b"Origin: http://localhost", b"Sec-Fetch-Site: cross-site"), 403),
+    ((b"Origin: http://localhost", b"Sec-Fetch-Site: none"), 403),
+    ((b"Origin: http://localhost/",), 403),
+    ((b"Origin: http://localhost.evil.example",), 403),
+    ((b"Origin: http://",), 403),
+    ((b"Origin: localhost",), 403),
+    ((b"Origin: ws://localhost",), 403),
+    ((b"Origin: http://127.0.0.1",), 403),
     ((b"Origin: http://localhost:11435",), 403),
     ((b"Sec-Fetch-Site: cross-site",), 403),
     ((b"Sec-Fetch-Site: Cross-Site",), 403),
@@ -140,6 +153,14 @@ class Browsers(http_rig.OneServer):
             self.assertNotIn("access-control-allow-headers", reply.headers)
 
 
+class NoPage(http_rig.OneServer):
+    flags = ("--no-web",)
+
+    def test_own_origin_is_foreign_without_the_page(self):
+        for lines in ((b"Origin: http://localhost",), (b"Origin: http://localhost", b"Sec-Fetch-Site: same-origin")):
+            self.assertEqual(self.server.ask(get("/health", *lines)).status, 403)
+
+
 class NoOrigins(http_rig.OneServer):
     def test_no_cors_headers(self):
         for lines in ((), (PAGE,), (b"Sec-Fetch-Site: cross-site",)):
@@ -206,7 +227,7 @@ class Keys(http_rig.OneServer):
     SCOPE = {"INFER": b"only-infer", "METRICS": b"only-metrics", "ADMIN": b"only-admin"}
 
     def ask(self, method, path, *lines):
-        path = path.replace("*", "some-id")
+        path = path.replace("/web/*", "/web/style.css").replace("*", "some-id")
         data = post(path, {}, *lines) if method == "POST" else get(path, *lines, method=method.encode())
         return self.server.ask(data, method)
 

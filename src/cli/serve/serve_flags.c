@@ -65,6 +65,10 @@ static const cli_flag access_flags[] = {
      .value = "ORIGIN",
      .at = AT(origins),
      .help = "accept requests from web pages of this origin; repeatable"},
+    {.name = "no-web",
+     .kind = FLAG_SWITCH,
+     .at = AT(no_web),
+     .help = "no chat page for browsers at /"},
     {.name = "limit",
      .kind = FLAG_LIST,
      .value = "NAME=VALUE",
@@ -236,6 +240,7 @@ void serve_flags_apply(server_options *o, const serve_options *f)
         o->origins[o->n_origins++] = f->origins.items[i];
     for (size_t i = 0; i < f->limits.n; i++)
         o->limits[o->n_limits++] = f->limits.items[i];
+    o->web = !f->no_web;
     o->unauthenticated = f->unauthenticated;
     o->chat_template = f->template.name;
     o->defaults.official = f->template.official == 1;

@@ -29,6 +29,7 @@ typedef struct serve_options {
     const char *files;
     flag_list hosts;
     flag_list origins;
+    bool no_web;
     const char *name;
     uint64_t parallel;
     uint64_t queue;

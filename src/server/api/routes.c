@@ -21,6 +21,7 @@
 /* clang-format off */
 static const route table[] = {
     {GET,    "/",                                    PUBLIC, API_OPENAI,    "root",            handle_root},
+    {GET,    "/web/*",                               PUBLIC, API_OPENAI,    "web",             handle_web},
     {GET,    "/health",                              PUBLIC, API_OPENAI,    "health",          handle_health},
     {GET,    "/v1/health",                           PUBLIC, API_OPENAI,    "health",          handle_health},
 

@@ -30,6 +30,7 @@ struct access_rules {
     size_t n_hosts;
     short_text origins[ACCESS_MAX_HOSTS];
     size_t n_origins;
+    bool own_page;
 };
 
 static bool access_same_word(str a, str b)
@@ -89,6 +90,7 @@ mote_status access_new(access_rules **out, const access_options *options, mote_e
         return err_set(err, MOTE_E_MEMORY, "out of memory: list of API keys");
     a->keys = api_keys_new();
     a->file.path = options->key_file;
+    a->own_page = options->own_page;
     mote_status status = a->keys != NULL
                              ? access_fill(a, options, err)
                              : err_set(err, MOTE_E_MEMORY, "out of memory: list of API keys");
@@ -200,6 +202,24 @@ static bool origin_allowed(const access_rules *a, str origin)
     return false;
 }
 
+/* The page that this server sends, as browsers report it: Origin is a scheme and the text of Host, and
+ * Sec-Fetch-Site, which browsers send to https and localhost only, is same-origin. A page of another
+ * port or scheme of the same machine differs in one of them. */
+static bool origin_is_own(const access_rules *a, const access_request *q)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    if (!a->own_page || q->origin.p == NULL ||
+        (q->fetch_site.p != NULL && !access_same_word(q->fetch_site, str_of("same-origin"))))
+        return false;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const size_t n = strlen(schemes[i]);
+        if (q->origin.n > n && memcmp(q->origin.p, schemes[i], n) == 0 &&
+            access_same_word((str){q->origin.p + n, q->origin.n - n}, q->host))
+            return true;
+    }
+    return false;
+}
+
 bool access_check_browser(const access_rules *a, const access_request *q, access_result *out,
                           http_error *error)
 {
@@ -220,7 +240,7 @@ bool access_check_browser(const access_rules *a, const access_request *q, access
     out->cors = q->origin.p != NULL && origin_allowed(a, q->origin);
     bool cross_site =
         q->fetch_site.p != NULL && access_same_word(q->fetch_site, str_of("cross-site"));
-    if ((q->origin.p != NULL || cross_site) && !out->cors) {
+    if ((q->origin.p != NULL || cross_site) && !out->cors && !origin_is_own(a, q)) {
         http_error_set(
             error, HTTP_E_PERMISSION, "origin_not_allowed",
             "requests from this origin are not allowed; start the server with --cors-origin "

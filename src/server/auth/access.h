@@ -37,6 +37,7 @@ typedef struct access_options {
     size_t n_hosts;
     const char *const *origins; /* [n_origins] allowed origins, exactly as browsers send them */
     size_t n_origins;
+    bool own_page; /* allow the origin of the server itself, for its web page */
 } access_options;
 
 /* MOTE_E_ARG: a key, host or origin is malformed. */

@@ -57,6 +57,7 @@ struct server_sandbox;
 
 typedef struct server_context {
     request_defaults defaults;
+    bool web; /* browsers get the chat page */
     const struct limits *limits;
     log_options log;
     struct model_registry *models;

@@ -17,11 +17,13 @@ static const struct {
 } reasons[] = {
     {200, "OK"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
     {408, "Request Timeout"},
     {409, "Conflict"},
     {413, "Content Too Large"},
@@ -219,6 +221,11 @@ void exchange_vary_by_accept(exchange *x)
     x->by_accept = true;
 }
 
+void exchange_vary_by_encoding(exchange *x)
+{
+    x->by_encoding = true;
+}
+
 void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods)
 {
     static const char *const names[] = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"};
@@ -248,9 +255,22 @@ static void put_date(strbuf *out)
 
 static void put_vary(const exchange *x, strbuf *out)
 {
-    const bool by_origin = x->http->vary_origin;
-    if (x->by_accept || by_origin)
-        put_header(out, "Vary", !by_origin ? "Accept" : x->by_accept ? "Accept, Origin" : "Origin");
+    const struct {
+        bool set;
+        const char *name;
+    } rows[] = {{x->by_accept, "Accept"},
+                {x->by_encoding, "Accept-Encoding"},
+                {x->http->vary_origin, "Origin"}};
+    const char *before = "Vary: ";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].set)
+            continue;
+        strbuf_text(out, before);
+        strbuf_text(out, rows[i].name);
+        before = ", ";
+    }
+    if (before[0] == ',')
+        strbuf_text(out, "\r\n");
 }
 
 static void put_cors(const exchange *x, strbuf *out)
@@ -267,7 +287,7 @@ static void put_cors(const exchange *x, strbuf *out)
 /* `length` is ignored for streams of unknown length. */
 static void exchange_put_head(exchange *x, int status, const char *content_type, size_t length)
 {
-    enum { NO_CONTENT = 204 };
+    enum { NO_CONTENT = 204, NOT_MODIFIED = 304 };
     char line[96];
     x->status = status;
     if (x->c == NULL)
@@ -289,7 +309,7 @@ static void exchange_put_head(exchange *x, int status, const char *content_type,
     put_cors(x, out);
     if (x->chunked) {
         put_header(out, "Transfer-Encoding", "chunked");
-    } else if ((!x->streaming || x->sized) && status != NO_CONTENT) {
+    } else if ((!x->streaming || x->sized) && status != NO_CONTENT && status != NOT_MODIFIED) {
         snprintf(line, sizeof line, "Content-Length: %zu\r\n", length);
         strbuf_text(out, line);
     }
@@ -495,12 +515,12 @@ void exchange_fail(exchange *x, const http_error *e)
 int http_error_status(http_error_kind kind)
 {
     static const int statuses[] = {
-        [HTTP_E_INVALID] = 400,     [HTTP_E_AUTH] = 401,      [HTTP_E_PERMISSION] = 403,
-        [HTTP_E_NOT_FOUND] = 404,   [HTTP_E_METHOD] = 405,    [HTTP_E_TIMEOUT] = 408,
-        [HTTP_E_CONFLICT] = 409,    [HTTP_E_TOO_LARGE] = 413, [HTTP_E_TARGET] = 414,
-        [HTTP_E_TYPE] = 415,        [HTTP_E_RATE] = 429,      [HTTP_E_HEADERS] = 431,
-        [HTTP_E_QUEUE] = 429,       [HTTP_E_INTERNAL] = 500,  [HTTP_E_UNSUPPORTED] = 501,
-        [HTTP_E_UNAVAILABLE] = 503,
+        [HTTP_E_INVALID] = 400,     [HTTP_E_AUTH] = 401,        [HTTP_E_PERMISSION] = 403,
+        [HTTP_E_NOT_FOUND] = 404,   [HTTP_E_METHOD] = 405,      [HTTP_E_ACCEPT] = 406,
+        [HTTP_E_TIMEOUT] = 408,     [HTTP_E_CONFLICT] = 409,    [HTTP_E_TOO_LARGE] = 413,
+        [HTTP_E_TARGET] = 414,      [HTTP_E_TYPE] = 415,        [HTTP_E_RATE] = 429,
+        [HTTP_E_HEADERS] = 431,     [HTTP_E_QUEUE] = 429,       [HTTP_E_INTERNAL] = 500,
+        [HTTP_E_UNSUPPORTED] = 501, [HTTP_E_UNAVAILABLE] = 503,
     };
     return statuses[kind];
 }

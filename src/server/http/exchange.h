@@ -72,6 +72,8 @@ void exchange_on_disconnect(exchange *x, void (*disconnect)(void *with), void *w
 void exchange_add_header(exchange *x, const char *name, const char *value);
 /* The reply depends on the Accept header: adds it to Vary, for caches. */
 void exchange_vary_by_accept(exchange *x);
+/* The same for Accept-Encoding. */
+void exchange_vary_by_encoding(exchange *x);
 /* "GET, HEAD" for a set of methods. */
 enum { HTTP_METHODS_BYTES = 48 };
 void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods);
@@ -111,6 +113,7 @@ typedef enum http_error_kind {
     HTTP_E_PERMISSION,  /* 403 */
     HTTP_E_NOT_FOUND,   /* 404 */
     HTTP_E_METHOD,      /* 405 */
+    HTTP_E_ACCEPT,      /* 406 */
     HTTP_E_TIMEOUT,     /* 408 */
     HTTP_E_CONFLICT,    /* 409 */
     HTTP_E_TOO_LARGE,   /* 413 */

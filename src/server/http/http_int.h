@@ -37,12 +37,13 @@ struct exchange {
     void (*disconnect)(void *with);
     void *with;
 
-    strbuf headers; /* reply headers added by handlers */
-    bool by_accept; /* the reply depends on the Accept header */
-    strbuf pending; /* of a stream: written and not yet framed */
-    int status;     /* 0: no reply yet */
-    uint64_t sent;  /* bytes of the reply body */
-    size_t large;   /* the same, if it counts for LIMIT_REPLIES */
+    strbuf headers;   /* reply headers added by handlers */
+    bool by_accept;   /* the reply depends on the Accept header */
+    bool by_encoding; /* or on Accept-Encoding */
+    strbuf pending;   /* of a stream: written and not yet framed */
+    int status;       /* 0: no reply yet */
+    uint64_t sent;    /* bytes of the reply body */
+    size_t large;     /* the same, if it counts for LIMIT_REPLIES */
     bool streaming, chunked, over;
     bool sized;                  /* a stream of known length, which is in the head */
     void (*drained)(void *with); /* NULL: none */

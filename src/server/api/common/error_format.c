@@ -15,6 +15,7 @@ static const error_types error_table[] = {
     [HTTP_E_PERMISSION] = {"permission_error", "permission_error"},
     [HTTP_E_NOT_FOUND] = {"not_found_error", "not_found_error"},
     [HTTP_E_METHOD] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_ACCEPT] = {"invalid_request_error", "invalid_request_error"},
     [HTTP_E_TIMEOUT] = {"timeout_error", "timeout_error"},
     [HTTP_E_CONFLICT] = {"conflict_error", "invalid_request_error"},
     [HTTP_E_TOO_LARGE] = {"invalid_request_error", "request_too_large"},

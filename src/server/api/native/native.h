@@ -16,6 +16,7 @@
 
 /* Handlers of the route table. */
 void handle_root(exchange *x);
+void handle_web(exchange *x);
 void handle_health(exchange *x);
 void handle_options(exchange *x);
 void handle_metrics(exchange *x);

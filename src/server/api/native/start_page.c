@@ -2,78 +2,25 @@
 /*
  * start_page.c - GET /: the text that Ollama's clients check for, or a page for browsers.
  *
- * The page has the version, the models and a first request. It is public, so it shows nothing that
- * /health does not show too, and it is escaped text without scripts. The policy header allows
- * the one style sheet and nothing else. Event loop thread.
+ * Browsers get the chat page of web_page.c. With --no-web they get a page with the version, the
+ * models and a first request. It is public, so it shows nothing that /health does not show too, and
+ * it is escaped text without scripts. The policy header allows the one style sheet and nothing else.
+ * Event loop thread.
  */
 #include "base/mem.h"
 #include "server/api/native/native.h"
+#include "server/api/native/web_page.h"
 #include "server/auth/access.h"
 #include "server/auth/api_keys.h"
 #include "server/models/model_registry.h"
 
 #include <mote.h>
 
-#include <strings.h>
-
 /* STYLE_HASH is the SHA-256 of STYLE in base64: a test compares the two. */
 #define STYLE                                                                                      \
     "body{font-family:sans-serif;line-height:1.5;max-width:46em;margin:2em auto;padding:0 1em}"    \
     "pre{overflow-x:auto;padding:1em;border:1px solid gray}"
 #define STYLE_HASH "GO+JM7wYRKbvAgC6qCNI3t3Z+AL/x0okIU1tcwFsGqk="
-
-/* ---- which client ---- */
-
-static bool text_is(str text, const char *word)
-{
-    return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
-}
-
-static str text_trim(str s)
-{
-    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s = (str){s.p + 1, s.n - 1};
-    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
-/* Takes the part of *rest before the separator. */
-static str text_take(str *rest, char separator)
-{
-    const char *end = rest->n > 0 ? memchr(rest->p, separator, rest->n) : NULL;
-    const str part = {rest->p, end != NULL ? (size_t)(end - rest->p) : rest->n};
-    const size_t used = part.n + (end != NULL);
-    *rest = (str){rest->p + used, rest->n - used};
-    return text_trim(part);
-}
-
-/* Is every digit of a weight such as q=0.0 zero? */
-static bool weight_is_zero(str parameter)
-{
-    if (parameter.n < 3 || strncasecmp(parameter.p, "q=", 2) != 0)
-        return false;
-    for (size_t i = 2; i < parameter.n; i++)
-        if (parameter.p[i] != '0' && parameter.p[i] != '.')
-            return false;
-    return true;
-}
-
-/* Does the Accept header name text/html? Browsers name it; Ollama's clients send any other types
- * or a wildcard. */
-static bool accepts_html(str accept)
-{
-    while (accept.n > 0) {
-        str range = text_take(&accept, ',');
-        bool wanted = text_is(text_take(&range, ';'), "text/html");
-        while (range.n > 0)
-            if (weight_is_zero(text_take(&range, ';')))
-                wanted = false;
-        if (wanted)
-            return true;
-    }
-    return false;
-}
 
 /* ---- the page ---- */
 
@@ -140,9 +87,15 @@ static void put_page(strbuf *out, const server_context *s, str host)
 
 void handle_root(exchange *x)
 {
+    const server_context *s = exchange_context(x);
+    const bool browser = accept_lists(exchange_header(x, "accept"), "text/html");
     exchange_vary_by_accept(x);
+    if (browser && s->web) {
+        web_page_reply(x, str_of("index.html"));
+        return;
+    }
     exchange_add_header(x, "X-Content-Type-Options", "nosniff");
-    if (!accepts_html(exchange_header(x, "accept"))) {
+    if (!browser) {
         exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("Ollama is running"));
         return;
     }
@@ -151,6 +104,6 @@ void handle_root(exchange *x)
                         "default-src 'none'; style-src 'sha256-" STYLE_HASH
                         "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     exchange_add_header(x, "Referrer-Policy", "no-referrer");
-    put_page(&page, exchange_context(x), exchange_header(x, "host"));
+    put_page(&page, s, exchange_header(x, "host"));
     exchange_reply_built(x, "text/html; charset=utf-8", &page);
 }

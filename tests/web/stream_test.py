@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stream_test.py - the chat page with answers of a scripted server: hostile texts, slow, cut and stopped streams.
+
+usage: stream_test.py [words...]     MOTE_HOSTILE: number of hostile outputs (default 60; the whole set has 500)
+"""
+import json
+import os
+import sys
+import threading
+
+from fake_server import END, FakeServer, chunk
+from hostile_outputs import BROKEN, texts
+from page_rig import Browser, Server, ask, case, equal, last, main, no_faults, open_page, skip_without_browser, wait_for_answer
+
+HOSTILE = int(os.environ.get("MOTE_HOSTILE", "60"))
+LONGEST_TASK_MS = 200
+RATE = 200  # tokens per second
+ALLOWED = ("A BLOCKQUOTE BR BUTTON CODE DD DEL DETAILS DIV DL DT EM FOOTER H1 H2 H3 H4 H5 H6 HEADER HR LI OL P PRE S SPAN STRONG "
+           "SUMMARY TABLE TBODY TD TH THEAD TR UL").split()
+# What model output must never become: other elements, handlers, and links to anything but the web.
+CHECK = """(() => {
+  const faults = [];
+  for (const e of document.querySelectorAll(".message.assistant, .message.assistant *")) {
+    if (e.tagName !== "ARTICLE" && !%s.includes(e.tagName)) faults.push(e.outerHTML.slice(0, 200));
+    for (const a of e.attributes)
+      if (/^on|^style$|^srcdoc$|^src$/i.test(a.name) || (a.name === "href" && !/^(https?:|mailto:)/i.test(a.value))
+          || (a.name === "id")) faults.push(a.name + "=" + a.value.slice(0, 100));
+  }
+  return faults;
+})()""" % json.dumps(ALLOWED)
+
+
+def pieces(text, size=16):
+    return [text[i:i + size] for i in range(0, len(text), size)]
+
+
+def stream(text, rate=None):
+    """An answer in pieces: large ones at once, or small ones at a rate."""
+    if rate:
+        return [part for piece in pieces(text, 4) for part in (chunk({"content": piece}), 1 / rate)] + [END]
+    return [chunk({"content": piece}) for piece in pieces(text, max(16, len(text) // 200))] + [END]
+
+
+def watch(page):
+    page.js("window.__hits = 0; window.hit = () => { window.__hits++; }; window.__long.length = 0; 1")
+
+
+def harmless(page, what):
+    equal((page.js("window.__hits"), what), (0, what))
+    equal((page.js("window.__violations"), what), ([], what))
+    equal((page.js(CHECK), what), ([], what))
+
+
+@case
+def hostile_outputs_stay_text(browser, fake):
+    requests = []
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        watch(page)
+        for text in texts(HOSTILE):
+            text = text.encode("utf-8", "replace").decode("utf-8")
+            page.click("#new-chat")
+            fake.answers.append(stream(text) if len(text) > 2000 else [chunk({"reasoning_content": text}), *stream(text)])
+            ask(page, "x")
+            page.js("document.querySelectorAll('.thinking').forEach((d) => d.open = true)")
+            page.wait(f"{last('.message.assistant')}.querySelector('.text').childNodes.length > 0 || {json.dumps(text.strip() == '')}")
+            harmless(page, text[:80])
+        longest = page.js("Math.max(0, ...window.__long)")
+        requests = [e["params"]["request"]["url"] for e in browser.events[page.session]
+                    if e["method"] == "Network.requestWillBeSent"]
+        no_faults(page)
+    foreign = [url for url in requests if not url.startswith((fake.url + "/", "data:", "blob:", "about:"))]
+    equal(foreign, [])
+    print(f"     {HOSTILE} outputs, longest task {longest:.0f} ms")
+    assert os.environ.get("MOTE_WEB_TIMES") is None or longest <= LONGEST_TASK_MS, longest
+
+
+@case
+def broken_utf8(browser, fake):
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        watch(page)
+        for raw in BROKEN:
+            fake.answers.append([chunk({"content": "ab@cd"}).replace(b"@", raw), END])
+            answer = ask(page, "x")
+            assert answer.startswith("ab") and answer.endswith("cd") and "\ufffd" in answer, (raw, answer)
+        harmless(page, "bytes")
+        no_faults(page)
+
+
+@case
+def markdown_is_rendered(browser, fake):
+    text = ("# Title\n\nSome **bold** and `code` and [a link](https://example.com/a).\n\n1. one\n\n2. two\n\n   more\n\n"
+            "| a | b |\n|---|--:|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n\nEnd.")
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append(stream(text, 2000))
+        ask(page, "x")
+        body = ".message.assistant .text "
+        page.wait(f"document.querySelectorAll('{body}p').length > 0 && document.querySelector('{body}').innerText.includes('End.')")
+        for selector, n in (("h1", 1), ("strong", 1), ("ol li", 2), ("td", 2), ("td.align-right", 1), ("pre .hljs-keyword", 2),
+                            ("a[rel~=noopener][target=_blank]", 1)):
+            equal((selector, page.js(f"document.querySelectorAll('{body + selector}').length")), (selector, n))
+        no_faults(page)
+
+
+@case
+def growing_text_equals_the_whole(browser, fake):
+    """Blocks that are rendered one by one give the same nodes as the text at once."""
+    text = "\n\n".join(f"## Part {i}\n\nText {i} with *emphasis*.\n\n- a\n\n- b\n\n```c\nint x = {i};\n\nint y;\n```" for i in range(400))
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append(stream(text))
+        ask(page, "x")
+        page.wait("document.querySelectorAll('.message.assistant .text pre').length === 400")
+        count = page.js("['h2', 'em', 'li', 'pre', 'ul'].map((t) => document.querySelectorAll('.message.assistant .text ' + t).length)")
+        equal(count, [400, 400, 800, 400, 400])
+
+
+@case
+def stop_ends_the_stream(browser, fake):
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        for stop in ("click", "Escape"):
+            gate, left = threading.Event(), fake.left
+            fake.answers.append([chunk({"content": "The beginning "}), gate, *[chunk({"content": "x"})] * 2000, 0.2,
+                                 *[chunk({"content": "x"})] * 20000])
+            page.type("#input", "x")
+            page.enter()
+            page.wait(f"{last('.message.assistant')} && {last('.message.assistant')}.innerText.includes('The beginning')")
+            if stop == "click":
+                page.click("#stop")
+            else:
+                page.js("document.querySelector('#input').focus()")
+                page.key("Escape", 27)
+            answer = wait_for_answer(page)
+            gate.set()
+            equal(answer, "The beginning")
+            assert "Stopped." in page.js(f"{last('.message.assistant')}.innerText")
+            while fake.left == left:
+                browser.receive(0.02)
+        no_faults(page)
+
+
+@case
+def progress_is_shown(browser, fake):
+    gates = [threading.Event() for _ in range(3)]
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append([b": queue 3\n\n", gates[0], b": prefill 512/3070 4.1\n\n", gates[1], chunk({"content": "Done"}),
+                             gates[2], END])
+        page.type("#input", "x")
+        page.enter()
+        for text, gate in (("queue position 3", gates[0]), ("prefill 512 of 3,070 tokens, 4.1 s left", gates[1])):
+            page.wait(f"document.querySelector('#live').textContent === {json.dumps(text)}")
+            gate.set()
+        page.wait(f"{last('.message.assistant')}.innerText.includes('Done')")
+        # a new chat meanwhile, and back
+        page.click("#new-chat")
+        equal(page.js("document.querySelectorAll('.message').length"), 0)
+        page.click("#conversations .title")
+        page.wait("document.querySelectorAll('.message').length === 2 && !document.querySelector('#stop').hidden")
+        gates[2].set()
+        equal(wait_for_answer(page), "Done")
+
+
+@case
+def settings_are_in_the_request(browser, fake):
+    chosen = {"preset": "coding", "thinking": "low", "system": "Be short.", "temperature": 0.5, "top_k": 7, "seed": 3,
+              "tools": '[{"type": "function"}]', "schema": '{"type": "object"}'}
+    with open_page(browser, fake, chosen) as page:
+        fake.answers.append([chunk({"content": "{}"}), END])
+        ask(page, "x")
+        body = fake.requests[-1]
+        equal(body["messages"], [{"role": "system", "content": "Be short."}, {"role": "user", "content": "x"}])
+        equal([body[name] for name in ("preset", "reasoning_effort", "temperature", "top_k", "seed", "tools", "stream")],
+              ["coding", "low", 0.5, 7, 3, [{"type": "function"}], True])
+        equal(body["response_format"]["json_schema"]["schema"], {"type": "object"})
+        equal((body["logprobs"], body["top_logprobs"]), (True, 5))
+
+
+@case
+def cut_and_failed_streams_keep_the_text(browser, fake):
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append([chunk({"content": "Half of"})])
+        equal(ask(page, "x"), "Half of")
+        assert "connection ended" in page.js(f"{last('.message.assistant')}.innerText")
+        page.wait("document.querySelector('#banner').hidden")
+        fake.answers.append([chunk({"content": "Some"}), b'data: {"error":{"message":"out of luck","code":"x"}}\n\n'])
+        ask(page, "x")
+        assert "out of luck" in page.js(f"{last('.message.assistant')}.innerText")
+        fake.answers.append([b"data: {not JSON\n\n"])
+        ask(page, "x")
+        assert "not JSON" in page.js(f"{last('.message.assistant')}.innerText")
+        # earlier texts are sent back
+        fake.answers.append([chunk({"content": "Fine"}), END])
+        ask(page, "y")
+        equal([m["content"] for m in fake.requests[-1]["messages"]][:3], ["x", "Half of", "x"])
+        no_faults(page)
+
+
+if __name__ == "__main__":
+    skip_without_browser()
+    with Server() as real, FakeServer(real) as one, Browser() as chromium:
+        code = main(chromium, one)
+    sys.exit(code)

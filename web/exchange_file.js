@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// exchange_file.js - conversations as files: JSON with everything, Markdown with the shown branch.
+import {newConversation, newId, newMessage, titleOf, Tree} from "./conversation.js";
+
+const FORMAT = "mote-conversations";
+const ROLES = ["user", "assistant", "tool"];
+
+// `parts` is a list of {conversation, messages, media}.
+export function toJson(parts) {
+  return JSON.stringify({format: FORMAT, version: 1, conversations: parts}, null, 1);
+}
+
+function isText(value) {
+  return typeof value === "string";
+}
+
+function imageUrl(value) {
+  return isText(value) && value.startsWith("data:image/");
+}
+
+// Only the known members, with new ids: an imported file never replaces a conversation.
+function checkedMessage(m, ids, conversation) {
+  if (!ROLES.includes(m.role) || !isText(m.text) || typeof m.created !== "number") throw new Error("a message is damaged");
+  const out = {id: ids.get(m.id), conversation, parent: ids.get(m.parent) || null, role: m.role, text: m.text,
+    created: m.created, state: isText(m.state) ? m.state : "done", media: (m.media || []).map((id) => ids.get(id)).filter(Boolean)};
+  if (isText(m.reasoning)) out.reasoning = m.reasoning;
+  if (typeof m.thinkingSeconds === "number") out.thinkingSeconds = m.thinkingSeconds;
+  if (isText(m.call)) out.call = m.call;
+  if (m.json === true) out.json = true;
+  if (Array.isArray(m.calls))
+    out.calls = m.calls.map((c) => ({id: String(c.id), name: String(c.name), arguments: String(c.arguments)}));
+  return out;
+}
+
+function checkedMedia(item, ids, conversation) {
+  const frames = item.frames || [];
+  if (!imageUrl(item.url) || !Array.isArray(frames) || !frames.every(imageUrl)) throw new Error("an attachment is damaged");
+  const out = {id: ids.get(item.id), conversation, kind: item.kind === "video" ? "video" : "image", name: String(item.name), url: item.url};
+  return out.kind === "video" ? {...out, frames, fps: Number(item.fps) || 1} : out;
+}
+
+function checkedPart({conversation, messages, media}) {
+  const ids = new Map([...messages, ...media].map((record) => [record.id, newId()]));
+  const own = {...newConversation(), title: String(conversation.title), created: Number(conversation.created) || Date.now()};
+  return {
+    conversation: {...own, leaf: ids.get(conversation.leaf) || null},
+    messages: messages.map((m) => checkedMessage(m, ids, own.id)),
+    media: media.map((item) => checkedMedia(item, ids, own.id)),
+  };
+}
+
+function fromJson(text) {
+  const file = JSON.parse(text);
+  if (file.format !== FORMAT || !Array.isArray(file.conversations)) throw new Error("this is not an export of mote");
+  return file.conversations.map(checkedPart);
+}
+
+const HEADINGS = {user: "User", assistant: "Assistant", tool: "Tool"};
+
+// The shown branch, one heading per message. Thinking and attachments are left out.
+export function toMarkdown(tree) {
+  const parts = tree.path().map((m) => `<!-- message -->\n## ${HEADINGS[m.role]}\n\n${m.text}\n`);
+  return `# ${tree.conversation.title}\n\n${parts.join("\n")}`;
+}
+
+function fromMarkdown(text) {
+  const conversation = newConversation();
+  const tree = new Tree(conversation, []);
+  const [head, ...parts] = text.split("<!-- message -->\n");
+  if (parts.length === 0) throw new Error("this file has no messages");
+  for (const part of parts) {
+    const heading = /^## (User|Assistant|Tool)\n\n([^]*?)\n*$/.exec(part);
+    if (!heading) throw new Error("a message has no heading");
+    const role = Object.keys(HEADINGS).find((name) => HEADINGS[name] === heading[1]);
+    tree.add(newMessage(conversation, conversation.leaf, role, {text: heading[2]}));
+  }
+  const title = /^# (.*)/.exec(head);
+  conversation.title = titleOf(title ? title[1] : parts[0]);
+  return [{conversation, messages: [...tree.messages.values()], media: []}];
+}
+
+// Throws an Error with the reason.
+export function fromFile(text) {
+  return text.trimStart().startsWith("{") ? fromJson(text) : fromMarkdown(text);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// sidebar.js - the list of conversations: search, open, delete, export, import.
+import {button, byId, download, el} from "./dom.js";
+import {fromFile, toJson, toMarkdown} from "./exchange_file.js";
+import * as store from "./store.js";
+
+export class Sidebar {
+  constructor(chat) {
+    this.chat = chat;
+    this.list = byId("conversations");
+    byId("new-chat").addEventListener("click", () => this.newChat());
+    byId("search").addEventListener("input", () => this.draw());
+    byId("export-json").addEventListener("click", () => this.exportJson());
+    byId("export-markdown").addEventListener("click", () => this.exportMarkdown());
+    byId("import").addEventListener("click", () => byId("import-file").click());
+    byId("import-file").addEventListener("change", (event) => this.importFile(event.target));
+    byId("menu").addEventListener("click", () => this.toggle());
+  }
+
+  toggle(open = !document.body.classList.contains("menu-open")) {
+    document.body.classList.toggle("menu-open", open);
+    byId("menu").setAttribute("aria-expanded", String(open));
+  }
+
+  newChat() {
+    this.chat.clear();
+    this.toggle(false);
+    this.draw();
+    byId("input").focus();
+  }
+
+  async draw() {
+    const text = byId("search").value.trim();
+    const all = await store.conversations();
+    const found = text === "" ? null : await store.search(text);
+    const shown = found === null ? all
+      : all.filter((c) => found.has(c.id) || c.title.toLowerCase().includes(text.toLowerCase()));
+    if (text !== byId("search").value.trim()) return;
+    this.list.replaceChildren(...shown.map((c) => this.row(c)));
+  }
+
+  row(conversation) {
+    const current = conversation.id === this.chat.tree.conversation.id;
+    const open = button(conversation.title, () => this.open(conversation),
+      {class: "title", dir: "auto", "aria-current": current ? "true" : false});
+    const remove = button("Delete", () => this.remove(conversation, remove), {"aria-label": `Delete ${conversation.title}`});
+    return el("li", {}, open, remove);
+  }
+
+  async open(conversation) {
+    await this.chat.open(conversation);
+    this.toggle(false);
+    this.draw();
+  }
+
+  // The first click changes the button, the second one deletes.
+  async remove(conversation, control) {
+    if (control.textContent === "Delete") {
+      control.textContent = "Really?";
+      setTimeout(() => (control.textContent = "Delete"), 4000);
+      return;
+    }
+    if (conversation.id === this.chat.tree.conversation.id) {
+      this.chat.stop();
+      this.chat.clear();
+    }
+    await store.removeConversation(conversation.id);
+    this.draw();
+  }
+
+  async exportJson() {
+    const parts = [];
+    for (const conversation of await store.conversations())
+      parts.push({conversation, messages: await store.messagesOf(conversation.id), media: await store.mediaOf(conversation.id)});
+    download("mote-conversations.json", "application/json", toJson(parts));
+  }
+
+  exportMarkdown() {
+    if (this.chat.isEmpty) this.chat.say("This conversation is empty.");
+    else download("mote-conversation.md", "text/markdown", toMarkdown(this.chat.tree));
+  }
+
+  async importFile(input) {
+    const file = input.files[0];
+    try {
+      const parts = fromFile(await file.text());
+      await store.putAll({
+        conversations: parts.map((p) => p.conversation), messages: parts.flatMap((p) => p.messages), media: parts.flatMap((p) => p.media),
+      });
+      this.chat.say(`${parts.length} conversations imported.`);
+    } catch (error) {
+      this.chat.say(`${file.name} could not be imported: ${error.message}`);
+    }
+    input.value = "";
+    this.draw();
+  }
+}
