@@ -18,7 +18,7 @@ MODEL = "mote-tiny-Q4_K_M.gguf"
 SANDBOX = []
 TURNS = 9
 SLACK = 64
-RESTART_SLACK = 128  # states on disk are at least 64 tokens apart
+RESTART_SLACK = 96  # states on disk are at multiples of 32 tokens, at least 64 apart
 
 
 class Rig:

@@ -30,6 +30,18 @@ def schema(i):
         "exact": {"type": "boolean"}}, "required": ["path", "lines", "exact"], "additionalProperties": False}
 
 
+def serialised(arguments, **how):
+    """Arguments of a call, read and printed again."""
+    return json.dumps(json.loads(arguments), separators=(",", ":"), **how)
+
+
+def is_json(text):
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
 class Agent:
     """size: scale of all texts. The base class has the OpenAI chat API."""
     path = "/v1/chat/completions"
@@ -37,7 +49,7 @@ class Agent:
     tools_used = True
     day = "2026-11-17"
 
-    def __init__(self, model, size, image=None, seed=1, limit=160):
+    def __init__(self, model, size, image=None, seed=1, limit=96):
         self.model, self.size, self.image, self.seed, self.limit = model, size, image, seed, limit
         self.turn = 0
         self.messages = []
@@ -109,9 +121,9 @@ class OpenCode(Agent):
         out = {"role": "assistant", "content": (message.get("content") or "").strip()}
         if message.get("tool_calls"):
             out["tool_calls"] = [
-                {**c, "function": {"name": c["function"]["name"], "arguments": json.dumps(
-                    json.loads(c["function"]["arguments"]), separators=(",", ":"), sort_keys=True)}}
-                for c in message["tool_calls"]]
+                {**c, "function": {"name": c["function"]["name"],
+                                   "arguments": serialised(c["function"]["arguments"], sort_keys=True)}}
+                for c in message["tool_calls"] if is_json(c["function"]["arguments"])]  # not a call that was cut
         return out
 
 
@@ -218,11 +230,13 @@ class Codex(Agent):
         called = False
         results = []
         for item in reply["output"]:
+            if item["type"] == "function_call" and not is_json(item["arguments"]):
+                continue
             if item["type"] == "function_call":
                 called = True
-                item = {**item, "arguments": json.dumps(json.loads(item["arguments"]), separators=(",", ":"))}
+                item = {**item, "arguments": serialised(item["arguments"])}
                 results.append({"type": "function_call_output", "call_id": item["call_id"], "output": self.result()})
-            elif item["type"] == "reasoning":
+            elif item["type"] == "reasoning" and item.get("encrypted_content"):
                 item = {k: v for k, v in item.items() if k != "content"}
             self.messages.append({k: v for k, v in item.items() if k not in ("id", "status")})
         self.messages += results
