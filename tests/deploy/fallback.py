@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fallback.py - examples/fallback.py with real endpoints: healthy, unreachable, overloaded."""
+"""fallback.py - examples/fallback with real endpoints: healthy, unreachable, overloaded, not confident."""
 import os
 import re
 import socket
@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
 import rig  # noqa: E402
 from rig import case, equal  # noqa: E402
 
-EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback.py")
+EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback", "fallback.py")
 
 
 class Answer(socketserver.BaseRequestHandler):
@@ -39,9 +39,10 @@ class Answer(socketserver.BaseRequestHandler):
                              b"Connection: close\r\n\r\n%s" % (self.server.status, len(body), body))
 
 
-def run(local_url, server, patience=rig.PATIENCE):
+def run(local_url, server, patience=rig.PATIENCE, min_confidence=0):
     env = {**os.environ, "LOCAL_URL": local_url, "LOCAL_KEY": rig.KEY, "REMOTE_URL": server.url + "/v1",
-           "REMOTE_KEY": rig.KEY, "REMOTE_MODEL": "other", "PATIENCE": str(patience)}
+           "REMOTE_KEY": rig.KEY, "REMOTE_MODEL": "other", "PATIENCE": str(patience),
+           "MIN_CONFIDENCE": str(min_confidence)}
     done = subprocess.run([sys.executable, EXAMPLE, rig.FACT], env=env, text=True, capture_output=True,
                           timeout=rig.PATIENCE)
     return done.returncode, done.stdout.strip(), done.stderr.strip().splitlines()[-1:]
@@ -62,6 +63,15 @@ def local_first(server):
     code, text, backends = run(server.url + "/v1", server)
     equal((code, backends), (0, ["(local)"]))
     assert text, "no answer"
+
+
+@case
+def confidence_decides(server):
+    # A mean of probabilities is between 0 and 1; 1.1 is more than any answer has.
+    for minimum, backend in ((1e-9, "(local)"), (1.1, "(remote)")):
+        code, text, backends = run(server.url + "/v1", server, min_confidence=minimum)
+        equal((minimum, code, backends), (minimum, 0, [backend]))
+        assert text, "no answer"
 
 
 @case

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests/hub"))
 from double import TOKEN, Double  # noqa: E402
 
 MOTE, DATA = os.path.abspath(os.environ["MOTE"]), os.path.abspath(os.environ["DATA"])
-PAGES = ("clients", "coming-from", "networks", "private-models", "service", "storage")
+PAGES = ("tutorial", "clients", "coming-from", "networks", "private-models", "service", "storage")
 PATIENCE = 300
 MARK = "\x01"
 # A command that ends with & is a server: the next command waits until it says that it listens, or has ended.

@@ -140,12 +140,28 @@ class Floors(Planted):
         code, lines = self.tree.run(self.check)
         self.assertEqual(code, 0, "\n".join(lines))
 
+    def test_an_example_may_read_images(self):
+        self.passes("examples/c-app/planted.c", SPDX + "#include <mote.h>\n#include <png.h>\n")
+        self.caught("examples/planted.c", SPDX + "#include <png.h>\n", "a user of mote does not have png.h")
+
     def test_path_in_a_table_that_is_gone(self):
         shutil.rmtree(self.tree.root / "src/gguf")
         (self.tree.root / "src/server/http/http_parser.c").unlink()
         lines = self.tree.run(self.check)[1]
         self.assertIn("scripts/check_floors:1: src/gguf does not exist", lines)
         self.assertTrue(any("<llhttp.h> names src/server/http/http_parser.c" in line for line in lines))
+
+    def test_the_page_has_the_same_floors(self):
+        page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+        for text, expect in (
+                (page.replace("| 2 | `gguf/` |", "| 3 | `gguf/` |"), "src/gguf has the floor 3 in the table and 2 in"),
+                (page.replace("| 3 | `nn/` |", "| | nn |"), "src/nn has the floor None in the table and 3 in"),
+                (page.replace("| 0 | `base/` |", "| 0 | `attic/` |"), "src/attic has the floor 0 in the table and None in"),
+                (page.replace("`examples/`", "examples"), "does not describe examples/")):
+            with self.subTest(expect):
+                self.assertNotEqual(text, page)
+                self.caught("ARCHITECTURE.md", text, expect)
+        self.passes("ARCHITECTURE.md", page)
 
     def test_include_without_directory(self):
         self.caught("src/base/planted.c", SPDX + '#include "mem.h"\n', "write the directory")
