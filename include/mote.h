@@ -435,6 +435,18 @@ MOTE_API mote_status mote_session_prepare(mote_session **out, mote_engine *engin
                                           const mote_session_options *options,
                                           const struct mote_work *prefix, mote_error *err);
 MOTE_API void mote_session_adopt(mote_session *session);
+/* The end of a session: what it has after its last multiple of 32 tokens, and the logits of its last
+ * token. With it a restored session continues without a step. Bytes for a session of `length`
+ * tokens on this engine. */
+MOTE_API size_t mote_session_end_bytes(const mote_session *session, uint64_t length);
+/* Copies the end to `out`. MOTE_E_ARG: the last step of the engine computed no logits of it. */
+MOTE_API mote_status mote_session_read_end(const mote_session *session, void *out, mote_error *err);
+/* Appends n tokens, 1 to 31, to a session that ends at a multiple of 32, without computing them:
+ * `bytes` is the end of a session with the same tokens, of an engine with the same identity. The
+ * session has the logits of the last token then; those of other sessions end, as after a step. Not
+ * for tokens of images. Errors as mote_step. */
+MOTE_API mote_status mote_session_write_end(mote_session *session, const mote_token *tokens,
+                                            size_t n, const void *bytes, mote_error *err);
 /* Writes MOTE_IDENTITY_BYTES bytes: a hash of everything that the bytes of a block depend on besides
  * the tokens: weights, MOTE_NUMERICS, KV format, YaRN factor, drafts. */
 MOTE_API void mote_engine_identity(const mote_engine *engine, unsigned char *out);

@@ -193,6 +193,16 @@ bool disk_cache_has(disk_cache *c, disk_key key)
     return has;
 }
 
+bool disk_cache_has_children(disk_cache *c, disk_key key)
+{
+    bool has = false;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->index.n && !has; i++)
+        has = disk_key_equal(c->index.entries[i].parent, key);
+    pthread_mutex_unlock(&c->lock);
+    return has;
+}
+
 void disk_cache_use(disk_cache *c, disk_key key, bool hit)
 {
     pthread_mutex_lock(&c->lock);

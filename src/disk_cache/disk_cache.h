@@ -38,6 +38,8 @@ uint64_t disk_cache_cap(const disk_cache *c);
 /* ---- records ---- */
 
 bool disk_cache_has(disk_cache *c, disk_key key);
+/* Is it the parent of another record? */
+bool disk_cache_has_children(disk_cache *c, disk_key key);
 /* The record was used, by one more job if `hit`: it is worth more. Writes nothing. */
 void disk_cache_use(disk_cache *c, disk_key key, bool hit);
 

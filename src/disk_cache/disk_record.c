@@ -17,7 +17,7 @@
 enum { PIECE_BYTES = 256 << 10, FILE_BLOCK = 4096 };
 
 static const char record_magic[8] = {'M', 'O', 'T', 'E', 'K', 'V', 'R', '\n'};
-static const char kind_letters[] = "?phs";
+static const char kind_letters[] = "?phse";
 
 void disk_record_name(char out[DISK_NAME_BYTES], disk_key key, disk_kind kind)
 {
@@ -136,7 +136,7 @@ mote_status disk_record_read_head(int fd, disk_head *head, mote_error *err)
                        DISK_FORMAT);
     if (head->head_check != head_check(head))
         return record_damaged(err, "checksum of its head");
-    if (head->kind < DISK_PAGE || head->kind > DISK_STATE || head->n_tokens > DISK_TOKENS ||
+    if (head->kind < DISK_PAGE || head->kind > DISK_END || head->n_tokens > DISK_TOKENS ||
         (uint64_t)info.st_size != head->payload_bytes + DISK_HEAD_BYTES)
         return record_damaged(err, "size or kind");
     head->label[DISK_LABEL - 1] = '\0';

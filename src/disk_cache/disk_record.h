@@ -14,9 +14,10 @@
  *   page    64 positions of the KV cache
  *   half    the first 32 positions of a page; the rest is zero
  *   state   recurrent state after `position` tokens
+ *   end     end of a prompt of `position` tokens, after its last state: rows and logits
  *
  * The parent of a page or half page is the page before it, the parent of a state the page or half
- * page that ends at its position. The first page has the parent 0.
+ * page that ends at its position, the parent of an end the state. The first page has the parent 0.
  */
 #ifndef MOTE_DISK_CACHE_DISK_RECORD_H
 #define MOTE_DISK_CACHE_DISK_RECORD_H
@@ -40,7 +41,7 @@ static inline bool disk_key_is_zero(disk_key a)
     return (a.word[0] | a.word[1]) == 0;
 }
 
-typedef enum disk_kind { DISK_PAGE = 1, DISK_HALF, DISK_STATE } disk_kind;
+typedef enum disk_kind { DISK_PAGE = 1, DISK_HALF, DISK_STATE, DISK_END } disk_kind;
 
 enum { DISK_FORMAT = 1, DISK_TOKENS = 72, DISK_LABEL = 48, DISK_HEAD_BYTES = 512 };
 

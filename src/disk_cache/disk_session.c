@@ -95,6 +95,63 @@ size_t disk_session_find(disk_cache *c, const disk_scope *scope, const mote_toke
     return found;
 }
 
+size_t disk_session_find_more(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
+                              size_t n, size_t most, size_t have)
+{
+    if (most < have + DISK_MIN_GAIN)
+        return 0;
+    const size_t at = disk_session_find(c, scope, tokens, n, most);
+    return at >= have + DISK_MIN_GAIN && (at - have) * DISK_MIN_GAIN >= at ? at : 0;
+}
+
+/* ---- drop ---- */
+
+/* Keys of the records that may end at one position. */
+typedef struct position_keys {
+    disk_key page, half, state;
+} position_keys;
+
+static size_t drop_one(disk_cache *c, disk_key key)
+{
+    mote_error ignored;
+    return disk_cache_has(c, key) && disk_cache_remove(c, key, &ignored) == MOTE_OK;
+}
+
+size_t disk_session_drop(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
+                         size_t from)
+{
+    const size_t room = n / CHUNK;
+    size_t dropped = 0, used = 0;
+    position_keys *keys = mem_new(room + 1, sizeof *keys);
+    key_chain k;
+    if (keys == NULL)
+        return 0;
+    chain_begin(&k, scope, tokens, n);
+    for (size_t at = 1; at <= n; at++) {
+        chain_advance(&k, at);
+        if (at % CHUNK != 0) {
+            dropped += at > from && drop_one(c, chain_key(&k, DISK_END));
+            continue;
+        }
+        keys[used] =
+            (position_keys){.half = chain_key(&k, DISK_HALF), .state = chain_key(&k, DISK_STATE)};
+        if (at % PAGE == 0 && at + scope->ahead <= n)
+            keys[used].page = chain_key(&k, DISK_PAGE);
+        used++;
+    }
+    for (size_t i = used; i > 0 && i * CHUNK > from; i--) {
+        dropped += drop_one(c, keys[i - 1].state);
+        dropped += drop_one(c, keys[i - 1].half);
+        if (disk_key_is_zero(keys[i - 1].page))
+            continue;
+        if (disk_cache_has_children(c, keys[i - 1].page))
+            break; /* what comes before is shared too */
+        dropped += drop_one(c, keys[i - 1].page);
+    }
+    mem_free(keys);
+    return dropped;
+}
+
 /* ---- parts ---- */
 
 void disk_parts_fini(disk_parts *p)
@@ -150,6 +207,33 @@ static mote_block *session_blocks(const mote_session *session, size_t *n_pages, 
     return blocks;
 }
 
+bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_token *tokens,
+                           size_t n, size_t bytes)
+{
+    const size_t from = n / CHUNK * CHUNK;
+    key_chain k;
+    if (n == from || from == 0)
+        return false;
+    for (size_t i = from; i < n; i++)
+        if (tokens[i] < 0)
+            return false;
+    chain_begin(&k, scope, tokens, n);
+    chain_advance(&k, from);
+    const disk_key state = chain_key(&k, DISK_STATE);
+    chain_advance(&k, n);
+    *out = (disk_head){.kind = DISK_END,
+                       .key = chain_key(&k, DISK_END),
+                       .parent = state,
+                       .binding = scope->binding,
+                       .ns = scope->ns,
+                       .position = n,
+                       .payload_bytes = bytes,
+                       .n_tokens = (uint32_t)(n - from)};
+    memcpy(out->tokens, tokens + from, out->n_tokens * sizeof *out->tokens);
+    memcpy(out->label, scope->label, sizeof out->label);
+    return true;
+}
+
 /* ---- restore ---- */
 
 static void restore_fill(disk_parts *p, const disk_scope *scope, const mote_token *tokens, size_t n,
@@ -190,10 +274,10 @@ mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
 
 /* ---- save ---- */
 
-/* Removes states that are too close to the one before, cannot be restored, or do not fit into the
- * cap together with their pages. Returns the number that is left. */
+/* Removes states that are too close to the one before, after `most`, cannot be restored, or do not
+ * fit into the cap together with their pages. Returns the number that is left. */
 static size_t save_choose_states(mote_block *states, size_t n, size_t length, uint64_t apart,
-                                 uint32_t ahead, uint64_t page_bytes, uint64_t cap)
+                                 uint64_t most, uint32_t ahead, uint64_t page_bytes, uint64_t cap)
 {
     size_t left = 0;
     uint64_t last = 0, bytes = 0;
@@ -202,7 +286,7 @@ static size_t save_choose_states(mote_block *states, size_t n, size_t length, ui
         const uint64_t more = disk_record_bytes(states[i].bytes);
         const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes);
         const bool complete = at % PAGE != 0 || at + ahead <= length;
-        if (at < last + apart || !complete || bytes + more + pages > cap / 10 * 9)
+        if (at < last + apart || at > most || !complete || bytes + more + pages > cap / 10 * 9)
             continue;
         states[left++] = states[i];
         bytes += more;
@@ -249,6 +333,13 @@ mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_sco
                                     const mote_session *session, uint64_t apart, uint64_t chain,
                                     mote_error *err)
 {
+    return disk_session_save_prefix(p, c, scope, session, apart, UINT64_MAX, chain, err);
+}
+
+mote_status disk_session_save_prefix(disk_parts *p, disk_cache *c, const disk_scope *scope,
+                                     const mote_session *session, uint64_t apart, uint64_t most,
+                                     uint64_t chain, mote_error *err)
+{
     size_t n_pages, n_states;
     *p = (disk_parts){0};
     mote_block *blocks = session_blocks(session, &n_pages, &n_states);
@@ -256,9 +347,9 @@ mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_sco
         return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
     const size_t length = (size_t)mote_session_length(session);
     mote_block *states = blocks + n_pages;
-    n_states = save_choose_states(states, n_states, length, apart, scope->ahead,
+    n_states = save_choose_states(states, n_states, length, apart, most, scope->ahead,
                                   n_pages > 0 ? blocks[0].bytes : 0, disk_cache_cap(c));
-    const mote_status status = parts_init(p, n_pages + 2 * n_states + 1, err);
+    const mote_status status = parts_init(p, n_pages + 2 * n_states + 2, err);
     if (status == MOTE_OK && n_states > 0) {
         key_chain k;
         chain_begin(&k, scope, mote_session_tokens(session), length);

@@ -28,6 +28,16 @@ void disk_scope_init(disk_scope *scope, const mote_engine *engine, bool drafts, 
 /* The most tokens that can be restored of the first `most`; 0: none. tokens [n], n > most. */
 size_t disk_session_find(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
                          size_t most);
+/* The same; 0 also if a restore is not worth its time: it must give at least DISK_MIN_GAIN tokens
+ * and 1/DISK_MIN_GAIN of its tokens more than the `have` that the caller holds. */
+enum { DISK_MIN_GAIN = 64 };
+size_t disk_session_find_more(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
+                              size_t n, size_t most, size_t have);
+
+/* Removes the records of the tokens after position `from`, except those that records of other chains
+ * need. Returns how many. */
+size_t disk_session_drop(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
+                         size_t from);
 
 /* A record, and the block of the session it comes from or goes to. */
 typedef struct disk_part {
@@ -49,6 +59,14 @@ void disk_parts_fini(disk_parts *p);
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
                                     const mote_session *session, uint64_t apart, uint64_t chain,
                                     mote_error *err);
+/* The same without states after position `most`. */
+mote_status disk_session_save_prefix(disk_parts *p, disk_cache *c, const disk_scope *scope,
+                                     const mote_session *session, uint64_t apart, uint64_t most,
+                                     uint64_t chain, mote_error *err);
+/* The record of the end of a prompt of n tokens (mote_session_read_end) with so many bytes. False: it
+ * has none, because n is a multiple of 32 or the end has tokens of an image. */
+bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_token *tokens,
+                           size_t n, size_t bytes);
 /* All records of a prepared session. tokens [n]: of the prompt, longer than the session. */
 mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
                                        const mote_session *session, const mote_token *tokens,
