@@ -167,6 +167,7 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
     if (chat == NULL)
         return chat_out_of_memory(err);
     chat->engine = engine;
+    chat->context = options != NULL ? options->context : 0;
     chat->mode = options != NULL && options->official ? CHAT_OFFICIAL : CHAT_STABLE;
     mote_status status = chat_context_of(&chat->chat_ctx, mote_engine_model(engine), err);
     if (status == MOTE_OK && options != NULL)
@@ -216,6 +217,8 @@ void mote_chat_free(mote_chat *chat)
     json_doc_free(chat->tools_doc);
     token_trie_free(chat->vocab);
     spec_free(chat->spec);
+    if (chat->disk != NULL)
+        chat_disk_release(chat->disk);
     mote_session_free(chat->session);
     mem_free(chat->entries);
     mem_free(chat);

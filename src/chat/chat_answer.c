@@ -3,8 +3,8 @@
  * chat_answer.c - mote_chat_answer: runs one turn (turn.h) on one session. See mote_chat.h.
  *
  * Renders the conversation, keeps the longest common prefix of the session's tokens and the prompt,
- * prefills the tokens after it, then decodes. Nothing is assumed about how the session got its
- * tokens.
+ * or restores a longer one from disk, prefills the tokens after it, then decodes. Nothing is assumed
+ * about how the session got its tokens.
  */
 #include "base/fpmode.h"
 #include "base/mem.h"
@@ -245,25 +245,84 @@ static size_t prompt_messages_end(const chat_prompt *prompt)
     return at;
 }
 
-/* Prefills the prompt and reports its progress. Keeps a state at the end of the messages, for a
- * later rewind. */
-static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mote_error *err)
+/* End of the tools and the system text. */
+static size_t prompt_system_end(const chat_prompt *prompt)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < prompt->n_marks; i++)
+        if (prompt->marks[i].kind == CHAT_MARK_TOOLS || prompt->marks[i].kind == CHAT_MARK_SYSTEM)
+            at = prompt->marks[i].position;
+    return at;
+}
+
+/* Keeps the state of the session. The second of its kept states, or the only one, makes room: the
+ * first one may be the end of the system text. Best effort. */
+static void answer_keep_state(mote_session *session)
+{
+    uint64_t kept[2];
+    if (mote_session_keep(session, NULL, NULL) != MOTE_E_FULL)
+        return;
+    const size_t n = mote_session_kept(session, kept, 2);
+    if (n > 0 && mote_session_unkeep(session, kept[n > 1]))
+        mote_session_keep(session, NULL, NULL);
+}
+
+/* Appends the tokens before `end` and keeps the state there, for a later rewind. */
+static mote_status answer_append_kept(answer_job *a, const chat_turn_want *want, size_t end,
+                                      mote_error *err)
 {
     mote_session *session = a->chat->session;
-    const size_t end = prompt_messages_end(&a->prompt);
+    if (end <= mote_session_length(session) || end >= want->n)
+        return MOTE_OK;
+    TRY(answer_append(a, want->tokens, end, err));
+    answer_keep_state(session);
+    return MOTE_OK;
+}
+
+/* Rewinds the session to what it shares with the prompt, or restores more of it from disk. Sets
+ * result.reused_tokens. */
+static mote_status answer_reuse(answer_job *a, const chat_turn_want *want, mote_error *err)
+{
+    mote_chat *chat = a->chat;
     /* At least one token is appended, because the session may have no logits. */
-    size_t same = session_common_prefix(session, want->tokens, want->n, 0);
-    if (same == want->n)
-        same--;
-    a->result.reused_tokens = mote_session_rewind(session, same);
+    const size_t most = want->n - 1;
+    size_t same = session_common_prefix(chat->session, want->tokens, most, 0);
+    const chat_disk_prompt prompt = {.tokens = want->tokens,
+                                     .n = want->n,
+                                     .have =
+                                         (size_t)mote_session_rewind_target(chat->session, same),
+                                     .images = a->prompt.images,
+                                     .n_images = a->prompt.n_images};
+    chat->disk_restored = 0;
+    if (chat->disk != NULL)
+        chat->disk_restored = chat_disk_restore(chat->disk, chat->engine, &chat->session, &prompt);
+    if (chat->session == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: the session of a conversation");
+    if (chat->disk_restored == want->n) { /* with logits */
+        a->result.reused_tokens = want->n;
+        return MOTE_OK;
+    }
+    same = session_common_prefix(chat->session, want->tokens, most, 0);
+    a->result.reused_tokens = mote_session_rewind(chat->session, same);
+    if (chat->disk_restored > 0)
+        answer_keep_state(chat->session);
+    return MOTE_OK;
+}
+
+/* Prefills the prompt and reports its progress. */
+static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mote_error *err)
+{
+    TRY(answer_reuse(a, want, err));
     a->prefilling = true;
     a->computed = a->result.reused_tokens;
     answer_report_prefill(a);
-    if (end > mote_session_length(session) && end < want->n) {
-        TRY(answer_append(a, want->tokens, end, err));
-        mote_session_keep(session, NULL, NULL); /* best effort */
-    }
+    const size_t system_end = prompt_system_end(&a->prompt);
+    if (a->chat->disk != NULL && system_end >= CHAT_DISK_MIN_SYSTEM)
+        TRY(answer_append_kept(a, want, system_end, err));
+    TRY(answer_append_kept(a, want, prompt_messages_end(&a->prompt), err));
     TRY(answer_append(a, want->tokens, want->n, err));
+    if (a->chat->disk != NULL)
+        chat_disk_note_end(a->chat->disk, a->chat->engine, a->chat->session);
     answer_report_prefill(a);
     a->prefilling = false;
     return MOTE_OK;
@@ -459,10 +518,18 @@ mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options
     if (chat == NULL)
         return err_set(err, MOTE_E_ARG, "mote_chat_answer: chat is NULL");
     answer_job a = {.chat = chat, .options = options != NULL ? options : &defaults};
+    if (chat->disk != NULL)
+        chat_disk_release(chat->disk);
+    if (chat->session == NULL) /* a restore ended without memory */
+        TRY(mote_session_new(&chat->session, chat->engine,
+                             &(mote_session_options){.context = chat->context}, err));
     atomic_store(&chat->canceled, false);
     atomic_store(&chat->busy, true);
     mote_status status = answer_make(&a, err);
     atomic_store(&chat->busy, false);
+    if (chat->disk != NULL && chat->session != NULL)
+        chat_disk_save(chat->disk, chat->engine, chat->session, chat->disk_extent,
+                       prompt_messages_end(&a.prompt));
     if (status == MOTE_OK && out != NULL)
         *out = a.result;
     chat_turn_free(a.turn);

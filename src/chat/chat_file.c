@@ -2,9 +2,10 @@
 /*
  * chat_file.c - mote_chat_save and mote_chat_load. See mote_chat.h.
  *
- *   PATH        {"mote_chat": 1, "tools": [...], "messages": [...]}, messages in OpenAI's format.
- *               Answers also have "tokens", which are used only if PATH.state is loaded
- *   PATH.state  the session snapshot
+ *   PATH        {"mote_chat": 1, "engine": IDENTITY, "tools": [...], "messages": [...]}, messages
+ *               in OpenAI's format. Answers also have "tokens", which are used only by an engine
+ *               with this identity, or if PATH.state is loaded. Other members are ignored
+ *   PATH.state  the session snapshot; not of chat_save_text
  */
 #include "base/fpmode.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PATH_ROOM = 1024 };
 
@@ -26,9 +28,31 @@ static mote_status chat_state_path(char out[PATH_ROOM], const char *path, mote_e
 
 /* ---- saving ---- */
 
-static void chat_file_put(strbuf *out, const mote_chat *chat)
+/* mote_engine_identity as 32 digits. */
+enum { IDENTITY_TEXT = 33 };
+static void chat_file_identity(char out[IDENTITY_TEXT], const mote_engine *engine)
 {
-    strbuf_text(out, "{\"mote_chat\": 1, \"tools\": ");
+    unsigned char identity[MOTE_IDENTITY_BYTES];
+    uint64_t word[2];
+    _Static_assert(sizeof word == sizeof identity, "a 128-bit hash");
+    mote_engine_identity(engine, identity);
+    memcpy(word, identity, sizeof word);
+    snprintf(out, IDENTITY_TEXT, "%016llx%016llx", (unsigned long long)word[0],
+             (unsigned long long)word[1]);
+}
+
+static void chat_file_put(strbuf *out, const mote_chat *chat, str members)
+{
+    char identity[IDENTITY_TEXT];
+    chat_file_identity(identity, chat->engine);
+    strbuf_text(out, "{\"mote_chat\": 1, \"engine\": \"");
+    strbuf_text(out, identity);
+    strbuf_text(out, "\", ");
+    if (members.n > 0) {
+        strbuf_put(out, members);
+        strbuf_text(out, ", ");
+    }
+    strbuf_text(out, "\"tools\": ");
     if (chat->tools_doc != NULL)
         json_put_as_spelt(out, json_node_get(json_doc_root(chat->tools_doc), "tools"));
     else
@@ -38,19 +62,23 @@ static void chat_file_put(strbuf *out, const mote_chat *chat)
     strbuf_text(out, "}\n");
 }
 
-mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *err)
+mote_status chat_save_text(const mote_chat *chat, const char *path, str members, mote_error *err)
 {
-    char state[PATH_ROOM];
     strbuf text = {0};
-    TRY(chat_state_path(state, path, err));
-    chat_file_put(&text, chat);
+    chat_file_put(&text, chat, members);
     mote_status status = strbuf_check(&text, err);
     if (status == MOTE_OK)
         status = os_file_replace(path, text.p, text.n, err);
-    if (status == MOTE_OK)
-        status = mote_session_save(chat->session, state, err);
     strbuf_fini(&text);
     return status;
+}
+
+mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *err)
+{
+    char state[PATH_ROOM];
+    TRY(chat_state_path(state, path, err));
+    TRY(chat_save_text(chat, path, (str){0}, err));
+    return mote_session_save(chat->session, state, err);
 }
 
 /* ---- loading ---- */
@@ -113,7 +141,7 @@ static void chat_file_put_message(strbuf *out, const json_node *node)
 }
 
 static mote_status chat_file_read_message(mote_chat *chat, const json_node *node, bool first,
-                                          mote_error *err)
+                                          bool with_tokens, mote_error *err)
 {
     strbuf text = {0};
     mote_model_info info;
@@ -131,7 +159,7 @@ static mote_status chat_file_read_message(mote_chat *chat, const json_node *node
         return MOTE_OK;
     }
     const json_node *tokens = json_node_get(node, "tokens");
-    if (chat->session != NULL && json_node_is(tokens, JSON_IS_STRING))
+    if (with_tokens && json_node_is(tokens, JSON_IS_STRING))
         status = chat_file_read_tokens(&entry, json_node_text(tokens), info.tokens, err);
     if (status != MOTE_OK) {
         chat_entry_fini(&entry);
@@ -149,9 +177,13 @@ static mote_status chat_file_read_chat(mote_chat *chat, const json_node *root, m
         return err_set(err, MOTE_E_FORMAT,
                        "not a conversation saved by mote (no \"mote_chat\": 1)");
     TRY(chat_file_read_tools(chat, json_node_get(root, "tools"), err));
+    char identity[IDENTITY_TEXT];
+    chat_file_identity(identity, chat->engine);
+    const bool with_tokens =
+        chat->session != NULL || str_is(json_node_text(json_node_get(root, "engine")), identity);
     const json_node *first = json_node_first(messages);
     for (const json_node *node = first; node != NULL; node = json_node_next(node))
-        TRY(chat_file_read_message(chat, node, node == first, err));
+        TRY(chat_file_read_message(chat, node, node == first, with_tokens, err));
     return MOTE_OK;
 }
 

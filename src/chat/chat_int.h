@@ -3,6 +3,7 @@
 #ifndef MOTE_CHAT_CHAT_INT_H
 #define MOTE_CHAT_CHAT_INT_H
 
+#include "chat/chat_disk.h"
 #include "chat/turn/response_format.h"
 #include "chat/prompt/render.h"
 #include "chat/turn/turn.h"
@@ -34,7 +35,11 @@ struct mote_chat {
     chat_parsed tools;
     chat_entry *entries; /* [room], n of them in use */
     size_t n, room;
-    atomic_bool busy; /* mote_chat_answer() is running */
+    uint64_t context; /* of the session */
+    chat_disk *disk;  /* NULL: none */
+    chat_disk_extent disk_extent;
+    uint64_t disk_restored; /* tokens of the last prompt */
+    atomic_bool busy;       /* mote_chat_answer() is running */
     atomic_bool canceled;
 };
 

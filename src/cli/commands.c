@@ -9,12 +9,12 @@
 #include <string.h>
 
 static const cli_command *const command_rows[] = {
-    &cmd_run,     &cmd_chat,       &cmd_batch,   &cmd_tokenize, &cmd_serve,   &cmd_ps,
-    &cmd_stop,    &cmd_top,        &cmd_why,     &cmd_env,      &cmd_pull,    &cmd_list,
-    &cmd_show,    &cmd_rm,         &cmd_cp,      &cmd_verify,   &cmd_convert, &cmd_quantize,
-    &cmd_imatrix, &cmd_perplexity, &cmd_compare, &cmd_eval,     &cmd_logits,  &cmd_pixels,
-    &cmd_fit,     &cmd_bench,      &cmd_doctor,  &cmd_selftest, &cmd_cache,   &cmd_completion,
-    &cmd_version, &cmd_help,
+    &cmd_run,        &cmd_chat,    &cmd_session,    &cmd_batch,   &cmd_tokenize, &cmd_serve,
+    &cmd_ps,         &cmd_stop,    &cmd_top,        &cmd_why,     &cmd_env,      &cmd_pull,
+    &cmd_list,       &cmd_show,    &cmd_rm,         &cmd_cp,      &cmd_verify,   &cmd_convert,
+    &cmd_quantize,   &cmd_imatrix, &cmd_perplexity, &cmd_compare, &cmd_eval,     &cmd_logits,
+    &cmd_pixels,     &cmd_fit,     &cmd_bench,      &cmd_doctor,  &cmd_selftest, &cmd_cache,
+    &cmd_completion, &cmd_version, &cmd_help,
 };
 const cli_command_table cli_commands = {command_rows, sizeof command_rows / sizeof *command_rows};
 

@@ -93,7 +93,7 @@ grep -q 'first.*line.*012second' "$work/cache/mote/history" || fail "$(cat "$wor
 
 # Commands.
 type_line "/help"
-for name in think nothink fold system set stats model save load retry undo clear help bye; do
+for name in think nothink fold system set stats model save switch list load retry undo clear help bye; do
     shows "^  /$name "
 done
 fresh
@@ -155,7 +155,7 @@ shows '^>>> /think medium$'
 fresh
 key -l '/s'
 key Tab
-shows '^save  set  stats  system$'
+shows '^save  set  stats  switch  system$'
 shows '^>>> /s$'
 key -l 'et tem'
 key Tab

@@ -169,6 +169,7 @@ extern const cli_command cmd_rm;
 extern const cli_command cmd_run;
 extern const cli_command cmd_selftest;
 extern const cli_command cmd_serve;
+extern const cli_command cmd_session;
 extern const cli_command cmd_show;
 extern const cli_command cmd_stop;
 extern const cli_command cmd_tokenize;

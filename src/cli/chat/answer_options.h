@@ -47,6 +47,8 @@ typedef struct answer_flags {
     bool fail_on_length;
     bool no_loop_guard;
     const char *spec;
+    uint64_t cache_disk; /* bytes; 0: off */
+    const char *session; /* name; NULL: none */
 
     double temperature;
     double top_p;

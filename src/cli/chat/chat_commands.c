@@ -169,11 +169,18 @@ static void do_stats(chat_loop *c, const char *words)
 
 /* ---- the conversation ---- */
 
+/* A path, as opposed to the name of a session. */
+static bool names_file(const char *words)
+{
+    const size_t n = strlen(words);
+    return strchr(words, '/') != NULL || (n > 5 && strcmp(words + n - 5, ".json") == 0);
+}
+
 static void do_save(chat_loop *c, const char *words)
 {
     mote_error err;
-    if (words[0] == '\0') {
-        msg_reply("/save needs a file name");
+    if (!names_file(words)) {
+        session_command_save(&c->conv, words);
         return;
     }
     const char *rest = words;
@@ -187,43 +194,33 @@ static void do_save(chat_loop *c, const char *words)
     mem_free(path);
 }
 
-/* The old chat is kept until the new one is open. */
-static void command_load(chat_loop *c, const char *path)
-{
-    conversation *t = &c->conv;
-    mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
-                                 .official = t->flags->template.official == 1,
-                                 .chat_template = t->flags->template.name};
-    mote_chat *chat;
-    bool restored = false; /* the session state too, not only the messages */
-    mote_error err;
-    if (mote_chat_load(&chat, t->on.engine, path, &options, &restored, &err) != MOTE_OK) {
-        msg_error(&err);
-        return;
-    }
-    mote_chat_free(t->chat);
-    t->chat = chat;
-    media_files_truncate(&t->media, 0);
-    c->conv.answered = false;
-    c->conv.question.n = 0;
-    c->conv.withdrawn = false;
-    char x[TEXT_NUMBER_BYTES];
-    msg_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
-              restored ? "" : "; they are prefilled with the next message");
-}
-
 static void do_load(chat_loop *c, const char *words)
 {
     if (words[0] == '\0') {
         msg_reply("/load needs a file that /save wrote");
         return;
     }
+    if (!names_file(words) && session_exists(words)) {
+        session_command_switch(&c->conv, words);
+        return;
+    }
     char *path = typed_path_take(&words, true);
     if (path == NULL)
         msg_reply("out of memory");
-    else
-        command_load(c, path);
+    else if (conversation_load(&c->conv, path) == CLI_DONE)
+        c->conv.session[0] = '\0';
     mem_free(path);
+}
+
+static void do_switch(chat_loop *c, const char *words)
+{
+    session_command_switch(&c->conv, words);
+}
+
+static void do_list(chat_loop *c, const char *words)
+{
+    (void)words;
+    session_command_list(&c->conv);
 }
 
 static void do_model(chat_loop *c, const char *words)
@@ -273,6 +270,7 @@ static void do_undo(chat_loop *c, const char *words)
     media_files_drop_after(&c->conv.media, mote_chat_count(c->conv.chat));
     c->conv.question.n = 0;
     c->conv.withdrawn = false;
+    conversation_save_session(&c->conv);
     msg_reply(dropped ? "removed the last question and its answer" : "nothing to undo");
 }
 
@@ -284,7 +282,11 @@ static void do_clear(chat_loop *c, const char *words)
     c->conv.question.n = 0;
     c->conv.withdrawn = false;
     c->conv.answered = false;
-    msg_reply("new conversation");
+    if (c->conv.session[0] != '\0')
+        msg_reply("new conversation; /switch %s returns to the last one", c->conv.session);
+    else
+        msg_reply("new conversation");
+    c->conv.session[0] = '\0';
 }
 
 static void do_bye(chat_loop *c, const char *words)
@@ -311,8 +313,11 @@ static const slash commands[] = {
     {"stats", NULL, "", "statistics of the last answer", do_stats, SLASH_NONE},
     {"model", NULL, "[MODEL]", "show or change the model; the conversation stays", do_model,
      SLASH_MODEL},
-    {"save", NULL, "FILE", "save the conversation", do_save, SLASH_FILE},
-    {"load", NULL, "FILE", "continue a saved conversation", do_load, SLASH_FILE},
+    {"save", " fork ", "[NAME|FILE]", "save the conversation as a session, or as a file", do_save,
+     SLASH_SESSION},
+    {"switch", NULL, "NAME", "continue another session", do_switch, SLASH_SESSION},
+    {"list", " sessions ", "", "list the sessions", do_list, SLASH_NONE},
+    {"load", NULL, "FILE", "continue a conversation of a file", do_load, SLASH_FILE},
     {"retry", " regen ", "[SEED]", "generate another answer to the last question", do_retry,
      SLASH_TEXT},
     {"undo", NULL, "", "remove the last question and its answer", do_undo, SLASH_NONE},

@@ -171,6 +171,11 @@ static size_t last_word(const char *line, size_t n)
     return start < n ? start : n;
 }
 
+static void offer_session(void *with, const char *name)
+{
+    complete_offer(with, name);
+}
+
 static void complete_arguments(completion_list *c, const chat_loop *loop, slash_arguments what,
                                size_t at)
 {
@@ -188,6 +193,11 @@ static void complete_arguments(completion_list *c, const chat_loop *loop, slash_
     case SLASH_FILE: complete_file(c, at, file_any); break;
     case SLASH_MODEL: complete_model(c, at, loop->conv.model.path); break;
     case SLASH_COMMAND: chat_command_names(c); break;
+    case SLASH_SESSION:
+        session_each_name(offer_session, c);
+        if (memchr(c->line + at, '/', c->n - at) != NULL)
+            complete_file(c, at, file_any);
+        break;
     case SLASH_SETTING: chat_setting_names(c); break;
     case SLASH_THINK: {
         static const char *const levels[] = {"on",  "off",    "auto", "minimal",

@@ -18,8 +18,13 @@ enum {
     DEFAULT_CONTEXT = 32768, /* memory is allocated lazily, so unused context is free */
     DEFAULT_ANSWER = 8192,
     TEMPLATE_TOKENS = 512, /* allowance for the tokens of the chat template */
-    KEPT_STATES = 4
+    KEPT_STATES = 4,
+    DIRECTORY_BYTES = 1024,
+    SAVE_SECONDS = 60,      /* for the end of a save before the program ends */
+    SAVE_PROMPT_SECONDS = 5 /* the same for a single prompt */
 };
+
+static const double save_poll_seconds = 0.2;
 
 /* Tokens of a text; 0 if it cannot be tokenized: generating the answer reports that error. */
 static uint64_t conversation_count_tokens(const conversation *t, const strbuf *text)
@@ -49,7 +54,7 @@ static uint64_t conversation_context(const conversation *t, const strbuf *prompt
     *prompt_tokens =
         conversation_count_tokens(t, &s->system) + conversation_count_tokens(t, &s->tools) +
         conversation_count_tokens(t, &s->messages) + conversation_count_tokens(t, prompt) +
-        conversation_media_tokens(t) + TEMPLATE_TOKENS;
+        conversation_media_tokens(t) + t->session_tokens + TEMPLATE_TOKENS;
     if (t->flags->load.context != 0)
         return t->flags->load.context;
     uint64_t needed =
@@ -93,6 +98,20 @@ static int conversation_bad_file(const char *path, mote_error *err)
     return msg_error(err);
 }
 
+static mote_status conversation_make_chat(conversation *t, const mote_chat_options *options,
+                                          mote_error *err)
+{
+    char path[SESSION_PATH_BYTES];
+    if (!t->resumes)
+        return mote_chat_new(&t->chat, t->on.engine, options, err);
+    if (session_path(path, t->session) != CLI_DONE)
+        return err_set(err, MOTE_E_IO, "cannot open the session %s", t->session);
+    TRY(mote_chat_load(&t->chat, t->on.engine, path, options, NULL, err));
+    return options->system_bytes > 0
+               ? mote_chat_set_system(t->chat, options->system, options->system_bytes, err)
+               : MOTE_OK;
+}
+
 static int conversation_open_chat(conversation *t, uint64_t context)
 {
     const answer_options *s = &t->options;
@@ -102,8 +121,9 @@ static int conversation_open_chat(conversation *t, uint64_t context)
                                  .official = t->flags->template.official == 1,
                                  .chat_template = t->flags->template.name};
     mote_error err;
-    if (mote_chat_new(&t->chat, t->on.engine, &options, &err) != MOTE_OK)
+    if (conversation_make_chat(t, &options, &err) != MOTE_OK)
         return msg_error(&err);
+    chat_set_disk(t->chat, t->disk, t->extent);
     if (s->tools.n > 0 && mote_chat_set_tools(t->chat, s->tools.p, s->tools.n, &err) != MOTE_OK)
         return conversation_bad_file(t->flags->tools, &err);
     if (s->messages.n > 0 &&
@@ -111,6 +131,38 @@ static int conversation_open_chat(conversation *t, uint64_t context)
         return conversation_bad_file(t->flags->messages, &err);
     return CLI_DONE;
 }
+
+/* ---- the prefix cache on disk ---- */
+
+/* Without it everything is computed. */
+static void conversation_open_disk(conversation *t)
+{
+    char directory[DIRECTORY_BYTES];
+    mote_error err;
+    if (t->flags->cache_disk == 0 || !load_disk_directory(directory, sizeof directory))
+        return;
+    if (chat_disk_open(&t->disk, directory, t->flags->cache_disk, &err) != MOTE_OK)
+        msg_note("disk cache off: %s", err.text);
+}
+
+static void conversation_report_disk(conversation *t)
+{
+    const char *problem = chat_disk_problem(t->disk);
+    if (problem != NULL)
+        msg_note("%s", problem);
+}
+
+/* Waits for the last save; a signal ends it. Of a single prompt less is lost without it. */
+static void conversation_flush_disk(conversation *t)
+{
+    const double end = os_now() + (t->extent == CHAT_DISK_ALL ? SAVE_SECONDS : SAVE_PROMPT_SECONDS);
+    while (t->disk != NULL && os_now() < end && !interrupt_pending() &&
+           !chat_disk_flush(t->disk, save_poll_seconds)) {
+    }
+    conversation_report_disk(t);
+}
+
+/* ---- model and engine ---- */
 
 /* If the vision encoder was found but not requested and cannot be used, the chat is text only. */
 static int conversation_open_model(conversation *t, const char *mmproj, bool needed)
@@ -166,6 +218,8 @@ int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, siz
     t->view.fold = t->flags->hide_thinking;
     int code = answer_options_read(&t->options, t->flags);
     if (code == CLI_DONE)
+        code = conversation_begin_session(t);
+    if (code == CLI_DONE)
         code = find_or_pull_model(&t->model, call->words[0], t->flags->pull, t->flags->load.memory);
     if (code == CLI_DONE && t->flags->think == NULL && !t->flags->no_think)
         think_flag_read(t->model.think, &t->options.answer.think, &t->options.answer.think_budget);
@@ -179,8 +233,11 @@ int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, siz
     uint64_t prompt_tokens;
     uint64_t context = conversation_context(t, prompt, &prompt_tokens);
     code = conversation_open_engine(t, &context, prompt_tokens, interactive);
-    if (code == CLI_DONE)
+    t->extent = interactive || t->session[0] != '\0' ? CHAT_DISK_ALL : CHAT_DISK_PROMPT;
+    if (code == CLI_DONE) {
+        conversation_open_disk(t);
         code = conversation_open_chat(t, context);
+    }
     if (code == CLI_DONE) {
         template_flag_note(&t->flags->template, t->on.model);
         load_describe(&t->on, context);
@@ -192,7 +249,9 @@ int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, siz
 void conversation_close(conversation *t)
 {
     interrupt_set_handler(NULL, NULL);
+    conversation_flush_disk(t);
     mote_chat_free(t->chat);
+    chat_disk_close(t->disk);
     load_close(&t->on);
     media_files_free(&t->media);
     answer_view_free(&t->view);
@@ -240,7 +299,7 @@ static int conversation_open_next(conversation *next, bool can_see)
 
 int conversation_change_model(conversation *t, const char *model)
 {
-    conversation next = {.call = t->call, .flags = t->flags};
+    conversation next = {.call = t->call, .flags = t->flags, .disk = t->disk, .extent = t->extent};
     const char *aliased = config_alias(t->call->config, model);
     mote_error err;
     next.options = t->options;
@@ -354,6 +413,9 @@ mote_status conversation_answer(conversation *t, mote_error *err)
     interrupt_set_handler(NULL, NULL);
     t->ended = os_now();
     answer_view_end(&t->view);
+    conversation_report_disk(t);
+    if (status == MOTE_OK)
+        conversation_save_session(t); /* reports its errors */
     if (status == MOTE_OK && t->view.out_of_memory)
         return err_set(err, MOTE_E_MEMORY, "out of memory: the text of an answer");
     return status;

@@ -5,6 +5,7 @@
  *
  *   answer_view.c    streams an answer to a terminal or a pipe, with word wrap
  *   conversation.c   opens the model and the chat, adds messages, generates answers
+ *   chat_sessions.c  named sessions: save, switch, list
  *   chat_loop.c      prompt, message or command, answer
  *   chat_commands.c  slash commands
  *   chat_settings.c  /set
@@ -14,10 +15,12 @@
 #ifndef MOTE_CLI_CHAT_CONVERSATION_H
 #define MOTE_CLI_CHAT_CONVERSATION_H
 
+#include "chat/chat_disk.h"
 #include "cli/chat/answer_options.h"
 #include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
+#include "cli/load/session_store.h"
 #include "cli/term/lineedit.h"
 #include "cli/term/terminal.h"
 
@@ -107,6 +110,11 @@ typedef struct conversation {
     loaded on;         /* without a session: the chat has its own */
     media_files media; /* images and videos of its messages */
     mote_chat *chat;
+    chat_disk *disk;                  /* NULL: none */
+    chat_disk_extent extent;          /* of what it saves */
+    char session[SESSION_NAME_BYTES]; /* its name; "": none */
+    bool resumes;                     /* the session exists */
+    uint64_t session_tokens;          /* that it had */
     answer_view view;
     mote_answer answer;                                   /* the last one */
     double started, load_ended, sent, first_token, ended; /* os_now */
@@ -150,6 +158,20 @@ void conversation_send(conversation *t, const char *text, size_t n);
 /* The same for the last message of the chat. */
 void conversation_answer_last(conversation *t);
 
+/* ---- named sessions (chat_sessions.c) ---- */
+
+/* Reads --session: the name, and how many tokens the conversation has if it exists. */
+int conversation_begin_session(conversation *t);
+/* Saves the conversation if it has a name. */
+int conversation_save_session(conversation *t);
+/* Loads a conversation of mote_chat_save or a session in place of the current one. */
+int conversation_load(conversation *t, const char *path);
+
+/* /save NAME, /switch NAME, /list */
+void session_command_save(conversation *t, const char *words);
+void session_command_switch(conversation *t, const char *words);
+void session_command_list(const conversation *t);
+
 /* ---- the interactive chat (chat_loop.c) ---- */
 
 /* Collects typed lines into a message. A line that ends in a backslash continues on the next one;
@@ -190,6 +212,7 @@ typedef enum slash_arguments {
     SLASH_FILE,
     SLASH_MODEL,
     SLASH_COMMAND,
+    SLASH_SESSION,
     SLASH_SETTING,
     SLASH_THINK
 } slash_arguments;

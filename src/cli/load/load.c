@@ -11,11 +11,13 @@
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
+#include "disk_cache/disk_cache.h"
 #include "spec/spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -382,6 +384,12 @@ int load_fit_memory(const mote_model *model, const load_options *options,
                     text_count(a, before.positions / before.sessions), text_bytes(b, bytes),
                     text_bytes(c, budget), source, advice,
                     options->memory > 0 ? "" : ", or set --memory to use more");
+}
+
+bool load_disk_directory(char *out, size_t room)
+{
+    return disk_cache_directory(out, room, getenv("MOTE_CACHE"), getenv("XDG_CACHE_HOME"),
+                                getenv("HOME"));
 }
 
 void load_close(loaded *l)

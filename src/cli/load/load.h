@@ -59,6 +59,9 @@ enum { LOAD_N_FLAGS = 7 };
 #define LOAD_PARALLEL_FLAG                                                                         \
     .name = "parallel", .kind = FLAG_COUNT, .value = "N", .min = 1, .max = 256,                    \
     .aliases = "np|max-num-seqs"
+#define LOAD_CACHE_DISK_FLAG                                                                       \
+    .name = "cache-disk", .kind = FLAG_SIZE, .value = "SIZE|off", .word = "off", .initial = "2GB", \
+    .min = 1e6, .max = 1e15, .env = "MOTE_CACHE_DISK"
 enum { LOAD_MAX_THREADS = 512 };
 flag_limit load_threads_limit;
 #define LOAD_FLAG_GROUP(base)                                                                      \
@@ -100,6 +103,8 @@ int load_engine(loaded *l, const load_options *options, uint64_t *context, uint6
  * is set. A note says so. */
 int load_fit_memory(const mote_model *model, const load_options *options,
                     mote_engine_options *engine, uint64_t needed);
+/* The directory of the prefix cache on disk. False: no variable names one. */
+bool load_disk_directory(char *out, size_t room);
 /* Frees session, engine and model. */
 void load_close(loaded *l);
 

@@ -2,6 +2,7 @@
 /* cmd_cache.c - `mote cache`: lists, checks and empties the prefix cache on disk. */
 #include "base/mem.h"
 #include "cli/args/command.h"
+#include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/text.h"
 #include "disk_cache/disk_cache.h"
@@ -40,8 +41,7 @@ static int view_open(cache_view *v, bool read_only)
 {
     mote_error err;
     *v = (cache_view){0};
-    if (!disk_cache_directory(v->directory, sizeof v->directory, getenv("MOTE_CACHE"),
-                              getenv("XDG_CACHE_HOME"), getenv("HOME")))
+    if (!load_disk_directory(v->directory, sizeof v->directory))
         return msg_fail(CLI_FAILED, "no_directory",
                         "no cache directory: set MOTE_CACHE, XDG_CACHE_HOME or HOME");
     if (disk_cache_open(&v->cache, v->directory, UINT64_MAX / 2, read_only, &err) != MOTE_OK)
@@ -248,7 +248,8 @@ const cli_command cmd_cache = {
     .n_groups = 1,
     .options_bytes = sizeof(cache_options),
     .about =
-        "mote serve keeps the KV cache and recurrent states of conversations in a directory, so "
+        "mote serve, run and chat keep the KV cache and recurrent states of conversations in a "
+        "directory, so "
         "that they need no second prefill after a restart (--cache-disk). It is "
         "$MOTE_CACHE/prefix, else $XDG_CACHE_HOME/mote/prefix, else ~/.cache/mote/prefix.\n"
         "ls lists the states: positions at which a conversation can continue. rm removes one, or "

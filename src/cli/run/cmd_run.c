@@ -7,6 +7,7 @@
 #include "cli/load/media_files.h"
 #include "cli/run/run.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 _Static_assert(MOTE_TASK_GENERAL == 0 && MOTE_TASK_VISION == 3,
@@ -185,6 +186,19 @@ static const cli_flag spec_flags[] = {
     {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP},
 };
 
+static const cli_flag cache_flags[] = {
+    {.name = "session",
+     .kind = FLAG_TEXT,
+     .value = "NAME",
+     .once = true,
+     .at = AT(session),
+     .help = "continue the conversation of this name and save it after each answer; a new name "
+             "starts one (mote session ls)"},
+    {LOAD_CACHE_DISK_FLAG, .at = AT(cache_disk),
+     .help = "prefix cache on disk: what was computed before, here or by mote serve, is not "
+             "computed again; the most bytes in its directory (mote cache stats)"},
+};
+
 #define PRESET "from the preset"
 
 static const cli_flag sampling_flags[] = {
@@ -272,6 +286,7 @@ static const flag_group groups[] = {
     FLAG_GROUP("Limits", limit_flags, 0),
     FLAG_GROUP("Sampling", sampling_flags, 0),
     FLAG_GROUP("Speed", spec_flags, 0),
+    FLAG_GROUP("Conversation", cache_flags, 0),
     LOAD_FLAG_GROUP(offsetof(answer_flags, load)),
 };
 
@@ -312,6 +327,7 @@ const cli_command cmd_run = {
                 "git diff | mote run qwen3.5:4b \"Write a commit message\"\n"
                 "mote run model.gguf --image photo.jpg \"What is this?\"\n"
                 "mote run model.gguf --json-schema person.json --json < letter.txt\n"
+                "mote run qwen3.5:4b --session essay \"Now the first chapter\"\n"
                 "mote run model.gguf --raw -n 200 --temp 0.7 \"Once upon a time\"",
     .run = run_run,
 };
@@ -327,18 +343,33 @@ static const flag_group chat_groups[] = {
     FLAG_GROUP("Limits", limit_flags, 0),
     FLAG_GROUP("Sampling", sampling_flags, 0),
     FLAG_GROUP("Speed", spec_flags, 0),
+    FLAG_GROUP("Conversation", cache_flags, 0),
     LOAD_FLAG_GROUP(offsetof(answer_flags, load)),
 };
 
+/* The model of the session, if it exists; else the installed model with the newest file. */
+static bool chat_find_model(char name[SESSION_MODEL_BYTES], const char *session)
+{
+    session_info info = {0};
+    if (session == NULL || !session_exists(session))
+        return find_newest_model(name);
+    const bool found = session_info_read(&info, session) == CLI_DONE && info.path[0] != '\0';
+    snprintf(name, SESSION_MODEL_BYTES, "%s", info.path);
+    session_info_free(&info);
+    return found;
+}
+
 static int chat_command_run(const cli_call *call)
 {
-    char name[FOUND_NAME_BYTES];
+    char name[SESSION_MODEL_BYTES];
     const char *words[] = {name};
+    const answer_flags *o = call->options;
     cli_call with_model = *call;
+    _Static_assert((int)SESSION_MODEL_BYTES >= (int)FOUND_NAME_BYTES, "it holds both");
     if (isatty(STDIN_FILENO) != 1 || !call->out->terminal || call->common.json)
         return msg_usage("mote chat needs a terminal (try: mote run MODEL \"Hello\")");
     if (call->n_words == 0) {
-        if (!find_newest_model(name))
+        if (!chat_find_model(name, o->session))
             return msg_fail(CLI_NO_MODEL, "not_found",
                             "no model is installed (try: mote run qwen3.5)");
         with_model.words = words;
@@ -358,9 +389,10 @@ const cli_command cmd_chat = {
     .groups = chat_groups,
     .n_groups = sizeof chat_groups / sizeof *chat_groups,
     .options_bytes = sizeof(answer_flags),
-    .about = "An interactive chat on a terminal; /help lists its commands. It is mote run without "
-             "a prompt.\nWithout MODEL: the model of MOTE_MODEL or of the config file, else the "
-             "installed model with the newest file.",
-    .examples = "mote chat\nmote chat qwen3.5:4b --think off",
+    .about =
+        "An interactive chat on a terminal; /help lists its commands. It is mote run without "
+        "a prompt.\nWithout MODEL: the model of MOTE_MODEL or of the config file, else that of "
+        "--session, else the installed model with the newest file.",
+    .examples = "mote chat\nmote chat qwen3.5:4b --think off\nmote chat qwen3.5:4b --session essay",
     .run = chat_command_run,
 };

@@ -69,6 +69,11 @@ static void once_write_mote(strbuf *j, const conversation *t, const mote_model_i
     jw_key_uint(j, "drafted", a->drafted_tokens);
     jw_key_uint(j, "accepted", a->accepted_tokens);
     jw_close(j, '}');
+    jw_key(j, "cache");
+    jw_open(j, '{');
+    jw_key_uint(j, "reused", a->reused_tokens);
+    jw_key_text(j, "from", chat_disk_restored(t->chat) > 0 ? "disk" : "none");
+    jw_close(j, '}');
     jw_key_uint(j, "warnings", a->warnings);
     jw_key_text(j, "isa", mote_isa_name(info->isa));
     jw_key_uint(j, "threads", mote_engine_threads(t->on.engine));

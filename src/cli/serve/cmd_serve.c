@@ -206,8 +206,7 @@ static void serve_open_disk_cache(char *directory, size_t room, server_options *
 {
     disk_cache *cache;
     mote_error err;
-    if (o->sched.disk_bytes == 0 || !disk_cache_directory(directory, room, getenv("MOTE_CACHE"),
-                                                          getenv("XDG_CACHE_HOME"), getenv("HOME")))
+    if (o->sched.disk_bytes == 0 || !load_disk_directory(directory, room))
         return;
     if (disk_cache_open(&cache, directory, o->sched.disk_bytes, false, &err) != MOTE_OK) {
         msg_note("disk cache off: %s", err.text);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chat_sessions.c - named sessions of a conversation: --session, /save, /switch, /list.
+ *
+ * The file of a session is written after each answer. Its KV pages and states are in the prefix cache
+ * on disk: the next answer restores them, or prefills the tokens if they are gone.
+ */
+#include "base/os.h"
+#include "cli/chat/conversation.h"
+#include "cli/term/output.h"
+#include "cli/term/text.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char no_images[] =
+    "a session keeps text only, and the conversation has images or videos";
+
+int conversation_begin_session(conversation *t)
+{
+    char path[SESSION_PATH_BYTES];
+    session_info info;
+    const char *name = t->flags->session;
+    if (name == NULL)
+        return CLI_DONE;
+    if (media_files_wanted(&t->flags->media))
+        return msg_usage("--session with --image or --video: %s", no_images);
+    int code = session_path(path, name);
+    if (code == CLI_DONE)
+        snprintf(t->session, sizeof t->session, "%s", name);
+    if (code != CLI_DONE || !session_exists(name))
+        return code;
+    code = session_info_read(&info, name);
+    t->resumes = code == CLI_DONE;
+    t->session_tokens = info.ids.n;
+    session_info_free(&info);
+    return code;
+}
+
+/* ---- save ---- */
+
+static void session_describe(session_info *s, const conversation *t)
+{
+    const mote_session *session = mote_chat_session(t->chat);
+    mote_memory memory;
+    *s = (session_info){.saved = (uint64_t)time(NULL)};
+    snprintf(s->model, sizeof s->model, "%s", t->model.name);
+    _Static_assert(sizeof s->path >= PATH_MAX, "realpath writes to it");
+    if (realpath(t->model.path, s->path) == NULL)
+        s->path[0] = '\0';
+    mote_engine_memory(t->on.engine, &memory);
+    s->scope.ahead = memory.drafts > 0;
+    s->ids.ids = (mote_token *)mote_session_tokens(session);
+    s->ids.n = (size_t)mote_session_length(session);
+}
+
+int conversation_save_session(conversation *t)
+{
+    char path[SESSION_PATH_BYTES];
+    session_info info;
+    strbuf members = {0};
+    mote_error err;
+    if (t->session[0] == '\0')
+        return CLI_DONE;
+    if (t->media.sent > 0)
+        return msg_fail(CLI_FAILED, "images", "the session %s is not saved: %s", t->session,
+                        no_images);
+    int code = session_make_directory();
+    if (code == CLI_DONE)
+        code = session_path(path, t->session);
+    if (code != CLI_DONE)
+        return code;
+    session_describe(&info, t);
+    session_put_members(&members, &info);
+    mote_status status = strbuf_check(&members, &err);
+    if (status == MOTE_OK)
+        status = chat_save_text(t->chat, path, strbuf_view(&members), &err);
+    strbuf_fini(&members);
+    return status == MOTE_OK ? CLI_DONE : msg_error(&err);
+}
+
+/* ---- load ---- */
+
+/* The old chat is kept until the new one is open. */
+int conversation_load(conversation *t, const char *path)
+{
+    mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
+                                 .official = t->flags->template.official == 1,
+                                 .chat_template = t->flags->template.name};
+    mote_chat *chat;
+    bool restored = false; /* the session state too, not only the messages */
+    mote_error err;
+    if (mote_chat_load(&chat, t->on.engine, path, &options, &restored, &err) != MOTE_OK)
+        return msg_error(&err);
+    mote_chat_free(t->chat);
+    t->chat = chat;
+    chat_set_disk(chat, t->disk, t->extent);
+    media_files_truncate(&t->media, 0);
+    t->answered = false;
+    t->question.n = 0;
+    t->withdrawn = false;
+    char x[TEXT_NUMBER_BYTES];
+    msg_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
+              restored          ? ""
+              : t->disk != NULL ? "; what the disk cache lacks is prefilled with the next message"
+                                : "; they are prefilled with the next message");
+    return CLI_DONE;
+}
+
+/* ---- commands ---- */
+
+/* Copies a typed name without the blanks after it, which Tab adds. */
+static void typed_name(char out[2 * SESSION_NAME_BYTES], const char *words)
+{
+    size_t n = strlen(words);
+    while (n > 0 && strchr(" \t\n", words[n - 1]) != NULL)
+        n--;
+    snprintf(out, 2 * SESSION_NAME_BYTES, "%.*s",
+             n < SESSION_NAME_BYTES ? (int)n : SESSION_NAME_BYTES, words);
+}
+
+void session_command_save(conversation *t, const char *words)
+{
+    char path[SESSION_PATH_BYTES], before[SESSION_NAME_BYTES], name[2 * SESSION_NAME_BYTES];
+    typed_name(name, words[0] != '\0' ? words : t->session);
+    if (name[0] == '\0') {
+        msg_reply("/save needs a name for the session, or a file name");
+        return;
+    }
+    if (session_path(path, name) != CLI_DONE)
+        return;
+    if (strcmp(name, t->session) != 0 && session_exists(name)) {
+        msg_reply("the session %s exists (/switch %s continues it)", name, name);
+        return;
+    }
+    memcpy(before, t->session, sizeof before);
+    memcpy(t->session, name, strlen(name) + 1);
+    if (conversation_save_session(t) == CLI_DONE)
+        msg_reply("saved as the session %s, which is saved again after each answer", t->session);
+    else
+        memcpy(t->session, before, sizeof before);
+}
+
+void session_command_switch(conversation *t, const char *words)
+{
+    char path[SESSION_PATH_BYTES], name[2 * SESSION_NAME_BYTES];
+    typed_name(name, words);
+    if (name[0] == '\0') {
+        msg_reply("/switch needs the name of a session (/list)");
+        return;
+    }
+    if (session_path(path, name) != CLI_DONE)
+        return;
+    if (!session_exists(name)) {
+        msg_reply("no session has the name %.80s (/list; /save %.80s names this conversation)",
+                  name, name);
+        return;
+    }
+    while (t->disk != NULL && !interrupt_pending() && !chat_disk_flush(t->disk, 1)) {
+    }
+    if (conversation_load(t, path) == CLI_DONE)
+        memcpy(t->session, name, strlen(name) + 1);
+}
+
+void session_command_list(const conversation *t)
+{
+    session_list list;
+    char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES];
+    if (session_list_read(&list) != CLI_DONE)
+        return;
+    if (list.n == 0)
+        msg_reply("no sessions (/save NAME makes one of this conversation)");
+    for (size_t i = 0; i < list.n; i++) {
+        const session_info *s = &list.items[i];
+        msg_reply("%c %-20s %s, %s, %.60s", strcmp(s->name, t->session) == 0 ? '*' : ' ', s->name,
+                  text_counted(x, s->turns, "turn"), text_counted(y, s->ids.n, "token"), s->model);
+    }
+    session_list_free(&list);
+}
