@@ -10,8 +10,9 @@ import hljs from "./vendor/highlight.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import {button, copy, el, number} from "./dom.js";
 
-// A longer block is shown as plain text, cut: layout of one huge paragraph would block the page.
-const LONGEST_BLOCK = 16000;
+// A longer block is divided at a line end. A longer line is shown as plain text, cut: its layout would block
+// the page.
+const LONGEST_BLOCK = 8000;
 const LONGEST_CODE = 40000;
 const LONGEST_HIGHLIGHTED = 20000;
 
@@ -82,7 +83,7 @@ function isCode(text) {
 export function render(text) {
   if (text.length > (isCode(text) ? LONGEST_CODE : LONGEST_BLOCK)) {
     const fragment = document.createDocumentFragment();
-    fragment.append(plain(text));
+    fragment.append(plain(text.trimEnd()));
     return fragment;
   }
   const fragment = DOMPurify.sanitize(parser.render(text), {
@@ -96,31 +97,37 @@ export function render(text) {
 
 const LIST = /^ {0,3}(?:[-*+]|\d{1,9}[.)])\s/;
 
-// Where blocks begin after `from`, at most MOST_STARTS of them: after a blank line outside of code, before
-// a line that cannot continue a list.
+// Where blocks begin after `from`, at most MOST_STARTS of them: after a blank line or the end of code, before a
+// line that cannot continue a list; and outside of code where a block becomes too long.
 const MOST_STARTS = 50;
 
 export function blockStarts(text, from) {
   const starts = [];
+  let begin = from;
   let fence = null;
-  let blank = false;
+  let free = false; // the next line may begin a block
   let list = false;
   for (let i = from; i < text.length && starts.length < MOST_STARTS;) {
     const end = text.indexOf("\n", i);
     const line = text.slice(i, Math.min(end < 0 ? text.length : end, i + 200));
     const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line);
     if (fence) {
-      if (mark && mark[1].startsWith(fence) && line.trim() === mark[1]) fence = null;
+      if (mark && mark[1].startsWith(fence) && line.trim() === mark[1]) {
+        fence = null;
+        free = !list;
+      }
     } else if (line.trim() === "") {
-      blank = true;
+      free = true;
     } else {
       const item = LIST.test(line);
-      if (blank && i > from && !/^\s/.test(line) && !(list && item)) {
+      const long = (end < 0 ? text.length : end) - begin > LONGEST_BLOCK;
+      if (i > begin && (long || (free && !/^\s/.test(line) && !(list && item)))) {
         starts.push(i);
+        begin = i;
         list = false;
       }
       list = list || item;
-      blank = false;
+      free = false;
       if (mark) fence = mark[1];
     }
     if (end < 0) break;

@@ -22,22 +22,25 @@ def problems(page):
 @case
 def no_serious_problems(browser, server):
     for name, view in VIEWS.items():
+        def check(what):
+            equal((name, what, problems(page)), (name, what, []))
+
         with open_page(browser, server, {"tools": json.dumps([WEATHER_TOOL])}, **view) as page:
-            equal((name, "empty", problems(page)), (name, "empty", []))
             ask(page, FACT)
             ask(page, WEATHER)
             page.js("document.querySelectorAll('.stats').forEach((d) => d.open = true)")
-            equal((name, "chat", problems(page)), (name, "chat", []))
-            page.click("#open-settings")
-            equal((name, "settings", problems(page)), (name, "settings", []))
-            page.click("#settings button", "Cancel")
+            check("chat")
+            if name == "light":
+                page.click("#open-settings")
+                check("settings")
+                page.click("#settings button", "Cancel")
             if name == "phone":
                 page.click("#menu")
-                equal((name, "menu", problems(page)), (name, "menu", []))
+                check("menu")
                 page.click("#menu")
             page.click("#tab-dashboard")
             page.wait("document.querySelectorAll('.chart polyline').length > 0")
-            equal((name, "dashboard", problems(page)), (name, "dashboard", []))
+            check("dashboard")
 
 
 if __name__ == "__main__":

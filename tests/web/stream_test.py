@@ -104,13 +104,26 @@ def markdown_is_rendered(browser, fake):
 @case
 def growing_text_equals_the_whole(browser, fake):
     """Blocks that are rendered one by one give the same nodes as the text at once."""
-    text = "\n\n".join(f"## Part {i}\n\nText {i} with *emphasis*.\n\n- a\n\n- b\n\n```c\nint x = {i};\n\nint y;\n```" for i in range(400))
+    text = "\n\n".join(f"## Part {i}\n\nText {i} with *emphasis*.\n\n- a\n\n- b\n\n```c\nint x = {i};\n\nint y;\n```" for i in range(120))
     with open_page(browser, fake, {"alternatives": False}) as page:
         fake.answers.append(stream(text))
         ask(page, "x")
-        page.wait("document.querySelectorAll('.message.assistant .text pre').length === 400")
+        page.wait("document.querySelectorAll('.message.assistant .text pre').length === 120")
         count = page.js("['h2', 'em', 'li', 'pre', 'ul'].map((t) => document.querySelectorAll('.message.assistant .text ' + t).length)")
-        equal(count, [400, 400, 800, 400, 400])
+        equal(count, [120, 120, 240, 120, 120])
+
+
+@case
+def long_blocks_are_divided(browser, fake):
+    """A list of thousands of lines is shown as lists; a line of a million characters is cut."""
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append(stream("".join(f"{i}. item\n" for i in range(1, 3001)) + "\n" + "x" * 1000000 + "\n\nEnd."))
+        ask(page, "x")
+        body = ".message.assistant .text"
+        page.wait(f"document.querySelectorAll('{body} li').length === 3000 && document.querySelector('{body}').innerText.includes('End.')")
+        text = page.js(f"document.querySelector('{body}').innerText")
+        assert "992,000 more characters" in text, text[-300:]
+        equal(page.js(f"[...document.querySelectorAll('{body} ol')].pop().start") > 1000, True)
 
 
 @case
