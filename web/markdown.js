@@ -14,7 +14,8 @@ import {button, copy, el, number} from "./dom.js";
 // the page.
 const LONGEST_BLOCK = 8000;
 const LONGEST_CODE = 40000;
-const LONGEST_HIGHLIGHTED = 20000;
+const LONGEST_HIGHLIGHTED = 10000;
+const LONGEST_HIGHLIGHTED_TAIL = 3000; // while it grows
 
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
   "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
@@ -34,15 +35,15 @@ for (const rule of ["th_open", "td_open"])
     return self.renderToken(tokens, i, options);
   };
 
-function highlighted(code, language) {
-  if (code.length > LONGEST_HIGHLIGHTED || !hljs.getLanguage(language)) return parser.utils.escapeHtml(code);
+function highlighted(code, language, most) {
+  if (code.length > most || !hljs.getLanguage(language)) return parser.utils.escapeHtml(code);
   return hljs.highlight(code, {language, ignoreIllegals: true}).value;
 }
 
-parser.renderer.rules.fence = (tokens, i) => {
+parser.renderer.rules.fence = (tokens, i, options, env) => {
   const language = tokens[i].info.trim().split(/\s+/)[0].toLowerCase();
   const name = /^[\w+#.-]{1,30}$/.test(language) ? language : "";
-  return `<pre><code class="language-${parser.utils.escapeHtml(name)}">${highlighted(tokens[i].content, name)}</code></pre>`;
+  return `<pre><code class="language-${parser.utils.escapeHtml(name)}">${highlighted(tokens[i].content, name, env.most)}</code></pre>`;
 };
 
 function addLinkRules(fragment) {
@@ -79,14 +80,14 @@ function isCode(text) {
   return /^ {0,3}(```|~~~)/.test(text);
 }
 
-// One or more blocks of Markdown to a fragment.
-export function render(text) {
+// One or more blocks of Markdown to a fragment. Code of more than `most` characters is not highlighted.
+export function render(text, most = LONGEST_HIGHLIGHTED) {
   if (text.length > (isCode(text) ? LONGEST_CODE : LONGEST_BLOCK)) {
     const fragment = document.createDocumentFragment();
     fragment.append(plain(text.trimEnd()));
     return fragment;
   }
-  const fragment = DOMPurify.sanitize(parser.render(text), {
+  const fragment = DOMPurify.sanitize(parser.render(text, {most}), {
     ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true,
   });
   addLinkRules(fragment);
@@ -149,6 +150,7 @@ export class GrowingText {
     this.tail = el("div", {class: "tail"});
     this.timer = null;
     this.cost = 0;
+    this.ended = false;
     box.replaceChildren(this.tail);
   }
 
@@ -178,21 +180,23 @@ export class GrowingText {
       this.tail.before(render(this.text.slice(this.fixed, at)));
       this.fixed = at;
     }
+    const most = this.ended ? LONGEST_HIGHLIGHTED : LONGEST_HIGHLIGHTED_TAIL;
     if (blockStarts(this.text, this.fixed).length > 0) this.schedule();
-    else this.tail.replaceChildren(render(this.text.slice(this.fixed)));
+    else this.tail.replaceChildren(render(this.text.slice(this.fixed), most));
     this.cost = performance.now() - began;
   }
 
-  // Draws the end of the text. A short one is rendered as a whole, so that its links find their targets.
+  // Draws the end of the text. A short one with link targets is rendered as a whole: its blocks need them.
   finish() {
+    const whole = this.text.length <= LONGEST_BLOCK && /^ {0,3}\[[^\]]+\]:/m.test(this.text);
     clearTimeout(this.timer);
     this.timer = null;
-    if (this.text.length > LONGEST_BLOCK) {
-      this.draw();
-      return;
-    }
-    if (!this.tail.hasChildNodes()) this.tail.textContent = this.text;
-    renderSoon(() => this.isShown() && this.box.replaceChildren(render(this.text)));
+    this.ended = true;
+    if (!this.tail.hasChildNodes()) this.tail.textContent = this.text.slice(0, LONGEST_BLOCK);
+    renderSoon(() => {
+      if (!whole) this.draw();
+      else if (this.isShown()) this.box.replaceChildren(render(this.text));
+    });
   }
 }
 

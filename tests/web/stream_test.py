@@ -89,14 +89,16 @@ def broken_utf8(browser, fake):
 @case
 def markdown_is_rendered(browser, fake):
     text = ("# Title\n\nSome **bold** and `code` and [a link](https://example.com/a).\n\n1. one\n\n2. two\n\n   more\n\n"
-            "| a | b |\n|---|--:|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n\nEnd.")
+            "| a | b |\n|---|--:|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n\n"
+            "See [the page][1].\n\n[1]: https://example.com/b\n\nEnd.")
     with open_page(browser, fake, {"alternatives": False}) as page:
         fake.answers.append(stream(text, 2000))
         ask(page, "x")
         body = ".message.assistant .text "
-        page.wait(f"document.querySelectorAll('{body}p').length > 0 && document.querySelector('{body}').innerText.includes('End.')")
+        page.wait(f"document.querySelector('{body}').innerText.includes('End.')")
+        page.wait(f"document.querySelectorAll('{body}a').length === 2")  # the second one has its target in another block
         for selector, n in (("h1", 1), ("strong", 1), ("ol li", 2), ("td", 2), ("td.align-right", 1), ("pre .hljs-keyword", 2),
-                            ("a[rel~=noopener][target=_blank]", 1)):
+                            ("a[rel~=noopener][target=_blank]", 2)):
             equal((selector, page.js(f"document.querySelectorAll('{body + selector}').length")), (selector, n))
         no_faults(page)
 
