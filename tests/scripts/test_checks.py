@@ -381,6 +381,12 @@ class Docs(Planted):
     def test_forgotten(self):
         self.caught("docs/planted.md", "# forgotten\n", "not reachable")
 
+    def test_not_on_the_site(self):
+        self.tree.write("mkdocs.yml", "nav:\n  - A: docs/a.md\n")
+        self.assertIn("docs/b.md:1: add it to `nav` in mkdocs.yml", self.tree.run(self.check)[1])
+        self.tree.write("mkdocs.yml", "nav:\n  - A: docs/a.md\n  - docs/b.md\n")
+        self.assertFalse([line for line in self.tree.run(self.check)[1] if "mkdocs.yml" in line])
+
     def test_where_table(self):
         self.passes("ARCHITECTURE.md", "| what | where | name |\n|---|---|---|\n"
                     "| allocator | `src/base/mem.c` | `mem_free` |\n"
