@@ -317,16 +317,24 @@ MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
 MOTE_API uint32_t mote_engine_logits_rows(const mote_engine *engine);
 MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
-/* Gets the rows that a matrix of the model is multiplied with, [n_rows][n_cols]: n_rows tokens in
- * the order of the step. `name` is the name of the matrix in the file, not zero-terminated, valid as
- * long as the model. */
-typedef void mote_observe_fn(void *ctx, const char *name, size_t name_bytes, const float *rows,
-                             size_t n_rows, size_t n_cols);
-/* Calls fn for every matrix product of the following steps and drafts, before it is computed, except
- * those of experts; NULL: no more. For statistics of activations, such as an importance matrix. The
- * rows of a session do not depend on threads, CPU or division into steps. fn runs on the thread of
- * mote_step and must not call functions of the engine. Of the output head it gets the rows with
- * logits; of the vision encoder none. */
+/* The rows that a matrix of the model is multiplied with: tokens in the order of the step. */
+typedef struct mote_observed {
+    /* The tensor in the file; not zero-terminated, valid as long as the model. */
+    const char *name;
+    size_t name_bytes;
+    /* The tensor has a matrix for each of so many experts; this is the one of `expert`, and the rows
+     * are those of the tokens that it computes. 0, 0: the tensor is one matrix. */
+    uint32_t experts, expert;
+    const float *rows; /* [n_rows][n_cols] */
+    size_t n_rows, n_cols;
+} mote_observed;
+
+typedef void mote_observe_fn(void *ctx, const mote_observed *observed);
+/* Calls fn for every matrix product of the following steps and drafts, before it is computed; NULL: no
+ * more. For statistics of activations, such as an importance matrix. The rows of a session do not
+ * depend on threads, CPU or division into steps. fn runs on the thread of mote_step and must not call
+ * functions of the engine. Of the output head it gets the rows with logits; of the vision encoder
+ * none. The rows of one product may come in several calls. */
 MOTE_API void mote_engine_observe(mote_engine *engine, mote_observe_fn *fn, void *ctx);
 
 /* Current use. KV cache is allocated in pages of 64 positions: a partial page counts as a whole

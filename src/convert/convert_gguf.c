@@ -143,14 +143,15 @@ static void copy_metadata(gguf_copy *c)
 {
     static const char name_key[] = "general.name";
     const gguf *g = c->files.gguf;
-    char mtp_key[GGUF_MAX_KEY], count_key[GGUF_MAX_KEY];
+    char mtp_key[GGUF_MAX_KEY], count_key[GGUF_MAX_KEY], vision_keys[GGUF_MAX_KEY];
     gguf_arch_key(g, "nextn_predict_layers", mtp_key);
     gguf_arch_key(g, "block_count", count_key);
+    gguf_arch_key(g, "vision.", vision_keys);
     const bool adds_mtp = c->mtp.gguf != NULL;
     for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
         const gguf_kv *kv = gguf_kv_at(g, i);
         if (starts_with(kv->key, "split.") || str_is(kv->key, "general.alignment") ||
-            starts_with(kv->key, "qwen35.vision.")) /* its tensors are left out */
+            starts_with(kv->key, vision_keys)) /* its tensors are left out */
             continue;
         if (str_is(kv->key, count_key))
             gguf_writer_u32(c->writer, count_key, c->blocks);

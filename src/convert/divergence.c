@@ -6,6 +6,8 @@
 #include "base/pool.h"
 #include "kernels/dmath.h"
 
+#include <math.h>
+
 /* Rows of logits per step: at most 64 MiB. */
 enum { CONTEXT_ROWS = DIVERGENCE_WINDOW / 8, ROWS_BYTES = 64 << 20 };
 enum { SCORED = DIVERGENCE_WINDOW - CONTEXT_ROWS }; /* predictions of a window */
@@ -111,7 +113,7 @@ static void prediction_keep(prediction *p, const float *row, uint32_t vocabulary
         p->logs[i] = (double)row[p->ids[i]] - z;
 }
 
-/* The tokens that are not kept count as one. */
+/* The tokens that are not kept count as one. NaN if the row has one. */
 static double prediction_compare(const prediction *p, const float *row, uint32_t vocabulary)
 {
     const double z = log_sum(row, vocabulary), least = 1e-12;
@@ -124,7 +126,7 @@ static double prediction_compare(const prediction *p, const float *row, uint32_t
     }
     if (other_p > least)
         sum += other_p * (d_log(other_p) - d_log(other_q > least ? other_q : least));
-    return sum > 0 ? sum : 0;
+    return sum < 0 ? 0 : sum;
 }
 
 static void take_row(void *ctx, uint32_t task, uint32_t worker)
@@ -285,5 +287,8 @@ mote_status divergence_measure(divergence *d, double *mean, mote_error *err)
     for (size_t i = 0; i < n; i++)
         sum += d->results[i];
     *mean = sum / (double)n;
-    return MOTE_OK;
+    return isfinite(*mean) ? MOTE_OK
+                           : err_set(err, MOTE_E_FORMAT,
+                                     "the predictions of the model are not numbers, so its weights "
+                                     "are damaged; download or convert it again");
 }

@@ -23,7 +23,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_GROUPS = 16, MAX_VALUES = 2 * QUANT_SUPERBLOCK };
+enum { MAX_GROUPS = 32, MAX_VALUES = 2 * QUANT_SUPERBLOCK };
 
 /* Loops over groups need a constant count to become vector code. */
 #define SEARCH static inline __attribute__((always_inline))
@@ -424,7 +424,7 @@ static const float *pair_of(const float *values, size_t left, float padded[MAX_V
 PAIR_ENCODER(q4_k, 15, -1.0f, 0.1f, 20)
 PAIR_ENCODER(q5_k, 31, -0.5f, 0.1f, 15)
 
-/* ---- scale only: value = scale * code ---- */
+/* ---- scale only: value = scale * code; groups of 16 values ---- */
 
 /* The first value with the largest magnitude in each group. */
 SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int groups)
@@ -432,7 +432,7 @@ SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int gr
     float largest[MAX_GROUPS] = {0};
     for (int g = 0; g < groups; g++)
         extreme[g] = 0;
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < 16 * groups; i += groups)
         for (int g = 0; g < groups; g++) {
             const float magnitude = fabsf(x[i + g]);
             extreme[g] = magnitude > largest[g] ? x[i + g] : extreme[g];
@@ -442,9 +442,9 @@ SEARCH void group_extremes(float *extreme, int32_t *zero, const float *x, int gr
         zero[g] = largest[g] < GROUP_IS_ZERO;
 }
 
-SEARCH void square_weights(float *w, const float *x)
+SEARCH void square_weights(float *w, const float *x, int groups)
 {
-    for (int i = 0; i < QUANT_SUPERBLOCK; i++)
+    for (int i = 0; i < 16 * groups; i++)
         w[i] = x[i] * x[i];
 }
 
@@ -454,7 +454,7 @@ SEARCH void scale_sums(int32_t *codes, float *xl, float *l2, const float *x, con
 {
     for (int g = 0; g < groups; g++)
         xl[g] = l2[g] = 0;
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < 16 * groups; i += groups)
         for (int g = 0; g < groups; g++) {
             const float v = x[i + g], w = weights[i + g];
             const int32_t code = clamp(nearest(inverse[g] * v), -bound, bound - 1);
@@ -492,13 +492,13 @@ SEARCH void scale_search(float *scale, int32_t *codes, const float *x, const flo
             scale[g] = better[g] ? xl[g] / l2[g] : scale[g];
             best[g] = better[g] ? scale[g] * xl[g] : best[g];
         }
-        for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int i = 0; i < 16 * groups; i += groups)
             for (int g = 0; g < groups; g++)
                 codes[i + g] = better[g] ? trial[i + g] : codes[i + g];
     }
     for (int g = 0; g < groups; g++) {
         scale[g] = zero[g] ? 0 : scale[g];
-        for (int i = 0; zero[g] && i < QUANT_SUPERBLOCK; i += groups)
+        for (int i = 0; zero[g] && i < 16 * groups; i += groups)
             codes[i + g] = -bound; /* stored as 0 */
     }
 }
@@ -518,7 +518,7 @@ static float extreme_of(const float *scales, int n)
 /* Codes again, with the scales as they are stored. */
 SEARCH void scale_codes(int32_t *codes, const float *x, int groups, int bound, const float *d)
 {
-    for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+    for (int i = 0; i < 16 * groups; i += groups)
         for (int g = 0; g < groups; g++) {
             const int32_t code = clamp(nearest(x[i + g] / d[g]), -bound, bound - 1);
             codes[i + g] = d[g] != 0 ? code : codes[i + g];
@@ -533,7 +533,7 @@ static void encode_one_q6_k(const float *values, const float *weights, quant_q6_
     uint8_t codes[QUANT_SUPERBLOCK];
     transpose(x, values, GROUPS, 16);
     if (weights == NULL)
-        square_weights(w, x);
+        square_weights(w, x, GROUPS);
     else
         transpose(w, weights, GROUPS, 16);
     scale_search(scales, found, x, w, GROUPS, 32);
@@ -567,16 +567,16 @@ static void encode_one_q6_k(const float *values, const float *weights, quant_q6_
 SEARCH void scale_descend(float *scale, int32_t *codes, const float *x, int groups, int bound)
 {
     float extreme[MAX_GROUPS], inverse[MAX_GROUPS], xl[MAX_GROUPS], l2[MAX_GROUPS];
-    float squares[QUANT_SUPERBLOCK];
+    float squares[MAX_VALUES];
     int32_t zero[MAX_GROUPS];
-    square_weights(squares, x);
+    square_weights(squares, x, groups);
     group_extremes(extreme, zero, x, groups);
     for (int g = 0; g < groups; g++)
         inverse[g] = (float)-bound / extreme[g];
     scale_sums(codes, xl, l2, x, squares, inverse, groups, bound);
     for (int pass = 0; pass < 5; pass++) {
         int32_t changed = 0;
-        for (int i = 0; i < QUANT_SUPERBLOCK; i += groups)
+        for (int i = 0; i < 16 * groups; i += groups)
             for (int g = 0; g < groups; g++) {
                 const float v = x[i + g], w = v * v, old = (float)codes[i + g];
                 float other_xl = xl[g] - w * v * old, other_l2 = l2[g] - w * old * old;
@@ -596,7 +596,7 @@ SEARCH void scale_descend(float *scale, int32_t *codes, const float *x, int grou
     }
     for (int g = 0; g < groups; g++) {
         scale[g] = l2[g] > 0 && !zero[g] ? xl[g] / l2[g] : 0;
-        for (int i = 0; zero[g] && i < QUANT_SUPERBLOCK; i += groups)
+        for (int i = 0; zero[g] && i < 16 * groups; i += groups)
             codes[i + g] = -bound; /* stored as 0 */
     }
 }
@@ -634,7 +634,46 @@ static void store_q3_scales_weighted(quant_q3_k *block, const float scales[16], 
     pack_q3_scales(block->scales, six);
 }
 
-static void encode_one_q3_k(const float *values, const float *weights, quant_q3_k *block)
+static void put_q3_k(quant_q3_k *block, uint8_t codes[QUANT_SUPERBLOCK])
+{
+    for (int bit = 0; bit < 8; bit++)
+        for (int j = 0; j < 32; j++) {
+            block->hmask[j] |= (uint8_t)(codes[32 * bit + j] >> 2 << bit);
+            codes[32 * bit + j] &= 3;
+        }
+    pack_pairs(block->qs, codes);
+}
+
+static void q3_group_scales(float d[16], const quant_q3_k *block)
+{
+    for (int g = 0; g < 16; g++)
+        d[g] = half_f16_to_f32(block->d) * (float)quant_q3_k_scale(block->scales, g);
+}
+
+/* Two superblocks at the same time: each step of the descent waits for the one before, and two
+ * sequences of steps take little more time than one. */
+static void encode_pair_q3_k(const float *values, quant_q3_k *blocks, size_t n)
+{
+    enum { GROUPS = 32 };
+    float x[MAX_VALUES], scales[GROUPS], d[GROUPS];
+    int32_t found[MAX_VALUES];
+    uint8_t codes[MAX_VALUES];
+    quant_q3_k pair[2];
+    memset(pair, 0, sizeof pair);
+    transpose(x, values, GROUPS, 16);
+    scale_descend(scales, found, x, GROUPS, 4);
+    for (int k = 0; k < 2; k++) {
+        store_q3_scales(&pair[k], scales + 16 * k);
+        q3_group_scales(d + 16 * k, &pair[k]);
+    }
+    scale_codes(found, x, GROUPS, 4, d);
+    codes_in_order(codes, found, GROUPS, 16, 4);
+    for (int k = 0; k < 2; k++)
+        put_q3_k(&pair[k], codes + k * QUANT_SUPERBLOCK);
+    memcpy(blocks, pair, n * sizeof *blocks);
+}
+
+static void encode_weighted_q3_k(const float *values, const float *weights, quant_q3_k *block)
 {
     enum { GROUPS = 16 };
     float x[QUANT_SUPERBLOCK], w[QUANT_SUPERBLOCK], scales[GROUPS], d[GROUPS];
@@ -642,23 +681,25 @@ static void encode_one_q3_k(const float *values, const float *weights, quant_q3_
     uint8_t codes[QUANT_SUPERBLOCK];
     memset(block, 0, sizeof *block);
     transpose(x, values, GROUPS, 16);
-    if (weights == NULL) {
-        scale_descend(scales, found, x, GROUPS, 4);
-        store_q3_scales(block, scales);
-    } else {
-        transpose_weights(w, values, weights, 2, GROUPS, 16, GROUPS);
-        scale_search(scales, found, x, w, GROUPS, 4);
-        store_q3_scales_weighted(block, scales, w);
-    }
-    for (int g = 0; g < GROUPS; g++)
-        d[g] = half_f16_to_f32(block->d) * (float)quant_q3_k_scale(block->scales, g);
+    transpose_weights(w, values, weights, 2, GROUPS, 16, GROUPS);
+    scale_search(scales, found, x, w, GROUPS, 4);
+    store_q3_scales_weighted(block, scales, w);
+    q3_group_scales(d, block);
     scale_codes(found, x, GROUPS, 4, d);
     codes_in_order(codes, found, GROUPS, 16, 4);
-    for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
-        block->hmask[i % 32] |= (uint8_t)(codes[i] >> 2 << i / 32);
-        codes[i] &= 3;
-    }
-    pack_pairs(block->qs, codes);
+    put_q3_k(block, codes);
+}
+
+static void encode_q3_k(const float *values, const float *weights, size_t n_blocks, void *blocks)
+{
+    quant_q3_k *block = blocks;
+    float padded[MAX_VALUES];
+    for (size_t b = 0; weights != NULL && b < n_blocks; b++)
+        encode_weighted_q3_k(values + b * QUANT_SUPERBLOCK, weights + b * QUANT_SUPERBLOCK,
+                             block + b);
+    for (size_t b = 0; weights == NULL && b < n_blocks; b += 2)
+        encode_pair_q3_k(pair_of(values + b * QUANT_SUPERBLOCK, n_blocks - b, padded), block + b,
+                         n_blocks - b < 2 ? 1 : 2);
 }
 
 /* ---- rows ---- */
@@ -675,7 +716,6 @@ static void encode_one_q3_k(const float *values, const float *weights, quant_q3_
     }
 
 ENCODER(q2_k)
-ENCODER(q3_k)
 ENCODER(q6_k)
 
 /* The build sets the name for the instruction sets that it compiles this file for. */

@@ -17,15 +17,24 @@ enum { MAX_MATRICES = 8192 };
 typedef struct collected {
     str name;
     size_t cols;
-    uint64_t tokens;
-    double *sums; /* [cols], sums of squares; NULL before start */
+    uint32_t experts; /* 0: one matrix */
+    uint64_t tokens;  /* of all experts */
+    uint64_t *counts; /* [matrices], tokens of each; NULL before start */
+    double *sums;     /* [matrices][cols], sums of squares; likewise */
 } collected;
+
+/* Matrices of the tensor. */
+static uint32_t collected_n(const collected *m)
+{
+    return m->experts > 0 ? m->experts : 1;
+}
 
 struct imatrix_collector {
     collected *list; /* [MAX_MATRICES] */
     uint32_t n;
-    uint32_t next; /* where the next search starts: every pass has the same order */
+    uint32_t last; /* where the next search starts: every pass has the same order */
     bool too_many, started;
+    bool late; /* a matrix was first seen after the start */
 };
 
 mote_status imatrix_collector_new(imatrix_collector **out, mote_error *err)
@@ -46,8 +55,10 @@ void imatrix_collector_free(imatrix_collector *c)
 {
     if (c == NULL)
         return;
-    for (uint32_t i = 0; i < c->n; i++)
+    for (uint32_t i = 0; i < c->n; i++) {
+        mem_free(c->list[i].counts);
         mem_free(c->list[i].sums);
+    }
     mem_free(c->list);
     mem_free(c);
 }
@@ -57,37 +68,41 @@ void imatrix_collector_free(imatrix_collector *c)
 static collected *collector_find(imatrix_collector *c, str name)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        collected *m = &c->list[(c->next + i) % c->n];
+        collected *m = &c->list[(c->last + i) % c->n];
         if (str_eq(m->name, name)) {
-            c->next = (uint32_t)(m - c->list) + 1;
+            c->last = (uint32_t)(m - c->list);
             return m;
         }
     }
     return NULL;
 }
 
-static void collected_add(collected *m, const float *rows, size_t n_rows)
+static void collected_add(collected *m, const mote_observed *o)
 {
-    for (size_t row = 0; row < n_rows; row++, rows += m->cols)
+    double *sums = m->sums + o->expert * m->cols;
+    const float *row = o->rows;
+    for (size_t i = 0; i < o->n_rows; i++, row += m->cols)
         for (size_t j = 0; j < m->cols; j++)
-            m->sums[j] += (double)rows[j] * (double)rows[j];
-    m->tokens += n_rows;
+            sums[j] += (double)row[j] * (double)row[j];
+    m->counts[o->expert] += o->n_rows;
+    m->tokens += o->n_rows;
 }
 
-void imatrix_observe(void *ctx, const char *name, size_t name_bytes, const float *rows,
-                     size_t n_rows, size_t n_cols)
+void imatrix_observe(void *ctx, const mote_observed *o)
 {
     imatrix_collector *c = ctx;
-    if (name_bytes < 4 || memcmp(name, "blk.", 4) != 0)
+    const str name = {o->name, o->name_bytes};
+    if (name.n < 4 || memcmp(name.p, "blk.", 4) != 0)
         return;
-    collected *m = collector_find(c, (str){name, name_bytes});
+    collected *m = collector_find(c, name);
     if (m != NULL && c->started)
-        collected_add(m, rows, n_rows);
+        collected_add(m, o);
     if (m != NULL)
         return;
-    c->too_many |= c->n == MAX_MATRICES || c->started;
-    if (!c->too_many)
-        c->list[c->n++] = (collected){.name = {name, name_bytes}, .cols = n_cols};
+    c->too_many |= c->n == MAX_MATRICES;
+    c->late |= c->started;
+    if (!c->too_many && !c->late)
+        c->list[c->n++] = (collected){.name = name, .cols = o->n_cols, .experts = o->experts};
 }
 
 static int by_name(const void *a, const void *b)
@@ -103,8 +118,10 @@ mote_status imatrix_collector_start(imatrix_collector *c, mote_error *err)
         return err_set(err, MOTE_E_UNSUPPORTED, "the model has %s matrices",
                        c->n == 0 ? "no" : "too many");
     for (uint32_t i = 0; i < c->n; i++) {
-        c->list[i].sums = mem_new(c->list[i].cols, sizeof(double));
-        if (c->list[i].sums == NULL)
+        collected *m = &c->list[i];
+        m->counts = mem_new(collected_n(m), sizeof *m->counts);
+        m->sums = mem_new(collected_n(m) * m->cols, sizeof *m->sums);
+        if (m->counts == NULL || m->sums == NULL)
             return err_set(err, MOTE_E_MEMORY, "out of memory: importance matrix");
     }
     c->started = true;
@@ -115,8 +132,8 @@ mote_status imatrix_collector_start(imatrix_collector *c, mote_error *err)
 
 static mote_status collected_write(gguf_writer *w, const collected *m, float *sums, mote_error *err)
 {
-    const float count = (float)m->tokens;
-    for (size_t j = 0; j < m->cols; j++) {
+    const size_t n = collected_n(m) * m->cols;
+    for (size_t j = 0; j < n; j++) {
         sums[j] = (float)m->sums[j];
         if (!isfinite(sums[j]))
             return err_set(err, MOTE_E_FORMAT,
@@ -124,18 +141,21 @@ static mote_status collected_write(gguf_writer *w, const collected *m, float *su
                            "download the file again",
                            STR_ARG(m->name));
     }
-    TRY(gguf_writer_data(w, sums, m->cols * sizeof *sums, err));
-    return gguf_writer_data(w, &count, sizeof count, err);
+    TRY(gguf_writer_data(w, sums, n * sizeof *sums, err));
+    for (uint32_t i = 0; i < collected_n(m); i++)
+        sums[i] = (float)m->counts[i];
+    return gguf_writer_data(w, sums, collected_n(m) * sizeof *sums, err);
 }
 
 static mote_status collected_declare(gguf_writer *w, const collected *m, mote_error *err)
 {
     char name[IMATRIX_MAX_NAME + 16];
-    const uint64_t sums = m->cols, counts = 1;
+    const uint64_t sums[2] = {m->cols, collected_n(m)}, counts[2] = {1, collected_n(m)};
+    const uint32_t dims = collected_n(m) > 1 ? 2 : 1; /* as ggml counts */
     int n = snprintf(name, sizeof name, "%.*s.in_sum2", STR_ARG(m->name));
-    TRY(gguf_writer_tensor(w, (str){name, (size_t)n}, QUANT_F32, 1, &sums, err));
+    TRY(gguf_writer_tensor(w, (str){name, (size_t)n}, QUANT_F32, dims, sums, err));
     n = snprintf(name, sizeof name, "%.*s.counts", STR_ARG(m->name));
-    return gguf_writer_tensor(w, (str){name, (size_t)n}, QUANT_F32, 1, &counts, err);
+    return gguf_writer_tensor(w, (str){name, (size_t)n}, QUANT_F32, dims, counts, err);
 }
 
 static void put_source(gguf_writer *w, const imatrix_collector *c, const imatrix_source *source)
@@ -170,11 +190,16 @@ static mote_status collector_write(const collected *list, uint32_t n, gguf_write
 mote_status imatrix_collector_write(const imatrix_collector *c, const char *path,
                                     const imatrix_source *source, mote_error *err)
 {
-    size_t cols = 1;
+    size_t most = 1;
     gguf_writer *w = NULL;
-    for (uint32_t i = 0; i < c->n; i++)
-        cols = c->list[i].cols > cols ? c->list[i].cols : cols;
-    float *sums = mem_new(cols, sizeof *sums);
+    if (c->late)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "a matrix was used that the first step did not show");
+    for (uint32_t i = 0; i < c->n; i++) {
+        const size_t n = collected_n(&c->list[i]) * c->list[i].cols;
+        most = n > most ? n : most;
+    }
+    float *sums = mem_new(most, sizeof *sums);
     collected *sorted = mem_new(c->n, sizeof *sorted);
     mote_status status = gguf_writer_new(&w, err);
     if (status == MOTE_OK && (sums == NULL || sorted == NULL))
@@ -199,6 +224,18 @@ uint32_t imatrix_collector_n(const imatrix_collector *c)
     for (uint32_t i = 0; i < c->n; i++)
         n += c->list[i].tokens > 0;
     return n;
+}
+
+uint64_t imatrix_collector_unused(const imatrix_collector *c, uint64_t *all)
+{
+    uint64_t unused = 0;
+    *all = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        for (uint32_t e = 0; e < c->list[i].experts; e++) {
+            unused += c->list[i].counts[e] == 0;
+            ++*all;
+        }
+    return unused;
 }
 
 uint64_t imatrix_collector_tokens(const imatrix_collector *c)

@@ -6,8 +6,9 @@
  * only shows which matrices there are; imatrix_collector_start then reserves their sums, and all
  * later steps count.
  *
- * Sums are in double and in the order of the tokens, so the file does not depend on threads or on
- * the division into steps. It has the format of llama-imatrix (GGUF) and the same matrices: those of
+ * Each expert of a tensor has sums of its own, over the tokens that it computes. Sums are in double
+ * and in the order of the tokens, so the file does not depend on threads or on the division into
+ * steps. It has the format of llama-imatrix (GGUF) and the same matrices: those of
  * the blocks, not the output head. With drafts the MTP block is included, which llama-imatrix does
  * not compute.
  */
@@ -36,11 +37,14 @@ typedef struct imatrix_source {
     uint32_t chunk_size; /* tokens of a chunk */
 } imatrix_source;
 
-/* Writes the file. MOTE_E_FORMAT: an activation was not finite, so the weights are damaged. */
+/* Writes the file. Experts without tokens have the count 0. MOTE_E_FORMAT: an activation was not
+ * finite, so the weights are damaged. */
 mote_status imatrix_collector_write(const imatrix_collector *c, const char *path,
                                     const imatrix_source *source, mote_error *err);
 /* Matrices with sums, and tokens of all steps; drafts do not count. */
 uint32_t imatrix_collector_n(const imatrix_collector *c);
 uint64_t imatrix_collector_tokens(const imatrix_collector *c);
+/* Matrices of experts that no token used, and all matrices of experts. */
+uint64_t imatrix_collector_unused(const imatrix_collector *c, uint64_t *all);
 
 #endif

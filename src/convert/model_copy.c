@@ -3,6 +3,7 @@
 #include "convert/model_copy.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "convert/tensor_stream.h"
 #include "gguf/gguf_files.h"
 
@@ -75,9 +76,11 @@ static mote_status copy_write_all(model_copy *c, gguf_writer *w, mote_error *err
                                   .n = (uint32_t)gguf_n_tensors(c->gguf),
                                   .describe = copy_describe,
                                   .fill = copy_fill};
+    char sources[64]; /* never those of another run: a partial copy is not continued */
     uint32_t done = 0;
     TRY(copy_declare(c, w, err));
-    TRY(gguf_writer_begin(w, c->path, str_of("copy"), &done, err));
+    snprintf(sources, sizeof sources, "%d %.9f", (int)getpid(), os_now());
+    TRY(gguf_writer_begin(w, c->path, str_of(sources), &done, err));
     TRY(tensor_stream_write(w, &source, done, copy_progress, c, err));
     TRY(gguf_writer_commit(w, err));
     c->exists = true;

@@ -161,7 +161,6 @@ static mote_status tensor_error(const own_mix *m, uint32_t tensor, quant_format 
     const uint64_t rows = s->dims[1] * s->dims[2] * s->dims[3], cols = s->dims[0];
     const uint64_t chunks =
         rows <= SAMPLE_ROWS ? (rows + CHUNK_ROWS - 1) / CHUNK_ROWS : SAMPLE_ROWS / CHUNK_ROWS;
-    const float *importance = m->o->importance != NULL ? m->o->importance(m->o->ctx, tensor) : NULL;
     double error = 0, square = 0;
     uint64_t row_bytes;
     float *from = mem_new((size_t)cols * 2, sizeof *from), *to = from + cols;
@@ -177,6 +176,8 @@ static mote_status tensor_error(const own_mix *m, uint32_t tensor, quant_format 
         for (uint64_t i = 0; i < n && status == MOTE_OK; i++) {
             s->format->decode(s->data + (first + i) * (s->bytes / rows), (size_t)cols, from);
             info->decode(m->chunk + i * row_bytes, (size_t)(cols / info->block_values), to);
+            const float *importance =
+                m->o->importance != NULL ? m->o->importance(m->o->ctx, tensor, first + i) : NULL;
             row_errors(from, to, importance, cols, &error, &square);
         }
     }

@@ -38,7 +38,7 @@ typedef struct own_mix_tensor {
     const gguf_tensor *source;
     quant_format format; /* in: if fixed; out: the choice */
     bool fixed;
-    float cost; /* out: expected divergence due to this tensor */
+    float cost; /* out: expected divergence due to this tensor; 0 if fixed */
 } own_mix_tensor;
 
 typedef struct own_mix_options {
@@ -53,8 +53,8 @@ typedef struct own_mix_options {
     /* Writes rows [first, first + n) of a tensor in a format. */
     mote_status (*encode)(void *ctx, uint32_t tensor, quant_format format, uint64_t first,
                           uint64_t n, void *out, mote_error *err);
-    /* Weights of squared errors, one per column; NULL: all are 1. May be NULL. */
-    const float *(*importance)(void *ctx, uint32_t tensor);
+    /* Weights of squared errors of a row, one per column; NULL: all are 1. May be NULL. */
+    const float *(*importance)(void *ctx, uint32_t tensor, uint64_t row);
     own_mix_progress_fn *progress; /* may be NULL */
     void *ctx;
 } own_mix_options;

@@ -158,17 +158,39 @@ static bool is_first(uint32_t i, uint32_t n)
     return i < n / 8;
 }
 
-static quant_format choose_v(quant_mix_state *s)
+/* Mixes with fewer than three bits have rules of their own. */
+static bool is_tiny(const quant_mix_state *s)
 {
-    const uint32_t i = s->i_v++;
-    const bool shared = s->heads_per_kv >= 4; /* K and V are small then */
     switch (s->mix->file_type) {
     case MIX_IQ1_S:
     case MIX_IQ1_M:
     case MIX_IQ2_XXS:
-    case MIX_IQ2_XS: return shared ? QUANT_Q4_K : QUANT_Q2_K;
+    case MIX_IQ2_XS:
     case MIX_IQ2_S:
-    case MIX_IQ2_M: return shared ? QUANT_Q4_K : QUANT_IQ3_S;
+    case MIX_IQ2_M: return true;
+    default: return false;
+    }
+}
+
+/* llama-quantize has rules for Mixtral, which it recognises by the number of experts. */
+static bool is_mixtral(const quant_mix_state *s)
+{
+    return s->experts == 8;
+}
+
+static quant_format choose_v(quant_mix_state *s)
+{
+    const uint32_t i = s->i_v++;
+    const bool shared = s->heads_per_kv >= 4; /* K and V are small then */
+    if (is_mixtral(s) && !is_tiny(s))
+        return QUANT_Q8_0;
+    switch (s->mix->file_type) {
+    case MIX_IQ1_S:
+    case MIX_IQ1_M:
+    case MIX_IQ2_XXS:
+    case MIX_IQ2_XS: return shared || s->experts >= 4 ? QUANT_Q4_K : QUANT_Q2_K;
+    case MIX_IQ2_S:
+    case MIX_IQ2_M: return shared || s->experts >= 4 ? QUANT_Q4_K : QUANT_IQ3_S;
     case MIX_IQ3_XXS: return shared ? QUANT_Q4_K : s->weighted ? QUANT_IQ3_XXS : QUANT_IQ3_S;
     case MIX_IQ3_XS:
     case MIX_IQ3_S: return shared ? QUANT_Q4_K : s->mix->base;
@@ -186,23 +208,30 @@ static quant_format choose_v(quant_mix_state *s)
     }
 }
 
-/* A layer with experts has several such tensors, which have the index of their layer. */
+/* The index of a tensor ffn_*, which *counted counts. A layer with experts has several such tensors;
+ * they have the index of their layer. */
+static uint32_t layer_of(const quant_mix_state *s, str name, uint32_t *counted)
+{
+    const uint32_t i = (*counted)++;
+    return s->experts > 1 ? (uint32_t)gguf_block_of(name) : i;
+}
+
 static quant_format choose_down(quant_mix_state *s, str name)
 {
-    const uint32_t n = s->layers;
-    const uint32_t i = s->experts > 1 ? (uint32_t)gguf_block_of(name) : s->i_down++;
+    const uint32_t n = s->layers, counted = s->i_down, i = layer_of(s, name, &s->i_down);
     switch (s->mix->file_type) {
-    case MIX_IQ1_S:
+    case MIX_IQ1_S: /* these count the tensors also with experts */
     case MIX_IQ1_M:
     case MIX_IQ2_XXS:
-    case MIX_IQ2_XS: return is_first(i, n) ? QUANT_Q2_K : s->mix->base;
+    case MIX_IQ2_XS: return is_first(counted, n) ? QUANT_Q2_K : s->mix->base;
     case MIX_IQ2_S:
-    case MIX_IQ2_M: return is_first(i, n) ? QUANT_IQ3_S : s->mix->base;
+    case MIX_IQ2_M: return is_first(counted, n) ? QUANT_IQ3_S : s->mix->base;
     case MIX_IQ3_XXS:
         if (s->weighted)
             return s->mix->base;
         return is_first(i, n) ? QUANT_Q4_K : QUANT_Q3_K;
-    case MIX_IQ3_M: return is_first(i, n) ? QUANT_Q4_K : s->mix->base;
+    case MIX_IQ3_M:
+        return is_first(i, n) || (is_mixtral(s) && is_sensitive(i, n)) ? QUANT_Q4_K : s->mix->base;
     case MIX_Q2_K: return QUANT_Q3_K;
     case MIX_Q2_K_S: return is_first(i, n) ? QUANT_Q4_K : s->mix->base;
     case MIX_Q4_0: return s->weighted && is_first(i, n) ? QUANT_Q4_1 : s->mix->base;
@@ -218,8 +247,29 @@ static quant_format choose_down(quant_mix_state *s, str name)
     }
 }
 
+/* attn_output of Mixtral. */
+static quant_format choose_output_mixtral(const quant_mix_state *s)
+{
+    switch (s->mix->file_type) {
+    case MIX_Q2_K:
+    case MIX_IQ3_XS:
+    case MIX_IQ3_XXS:
+    case MIX_Q3_K_S:
+    case MIX_Q3_K_M:
+    case MIX_IQ4_NL:
+    case MIX_Q4_K_S:
+    case MIX_Q4_K_M:
+    case MIX_IQ3_S:
+    case MIX_IQ3_M:
+    case MIX_IQ4_XS: return QUANT_Q5_K;
+    default: return is_tiny(s) ? QUANT_Q5_K : s->mix->base;
+    }
+}
+
 static quant_format choose_output(const quant_mix_state *s)
 {
+    if (is_mixtral(s))
+        return choose_output_mixtral(s);
     switch (s->mix->file_type) {
     case MIX_IQ1_S:
     case MIX_IQ1_M: return QUANT_IQ2_XXS;
@@ -235,8 +285,10 @@ static quant_format choose_output(const quant_mix_state *s)
 }
 
 /* attn_q and attn_k. */
-static quant_format choose_q(const quant_mix_state *s)
+static quant_format choose_q(const quant_mix_state *s, bool k)
 {
+    if (k && is_mixtral(s))
+        return is_tiny(s) ? QUANT_Q4_K : QUANT_Q8_0;
     switch (s->mix->file_type) {
     case MIX_IQ3_XXS: return QUANT_IQ2_S;
     case MIX_IQ3_XS: return QUANT_IQ3_XXS;
@@ -244,10 +296,10 @@ static quant_format choose_q(const quant_mix_state *s)
     }
 }
 
-/* ffn_gate and ffn_up; *i counts them. */
-static quant_format choose_up(const quant_mix_state *s, uint32_t *i)
+/* ffn_gate and ffn_up; *counted counts them. */
+static quant_format choose_up(const quant_mix_state *s, str name, uint32_t *counted)
 {
-    const uint32_t n = s->layers, layer = (*i)++;
+    const uint32_t n = s->layers, layer = layer_of(s, name, counted);
     const bool middle = layer >= n / 8 && layer < 7 * n / 8;
     return s->mix->file_type == MIX_IQ3_XS && middle ? QUANT_IQ3_XXS : s->mix->base;
 }
@@ -321,17 +373,32 @@ quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t)
         format = choose_embedding(s);
     else if (name_is_v(t->name))
         format = choose_v(s);
-    else if (name_contains(t->name, "attn_k.weight") || name_contains(t->name, "attn_q.weight"))
-        format = choose_q(s);
+    else if (name_contains(t->name, "attn_k.weight"))
+        format = choose_q(s, true);
+    else if (name_contains(t->name, "attn_q.weight"))
+        format = choose_q(s, false);
     else if (name_contains(t->name, "attn_output.weight"))
         format = choose_output(s);
     else if (name_contains(t->name, "ffn_up"))
-        format = choose_up(s, &s->i_up);
+        format = choose_up(s, t->name, &s->i_up);
     else if (name_contains(t->name, "ffn_gate"))
-        format = choose_up(s, &s->i_gate);
+        format = choose_up(s, t->name, &s->i_gate);
     else if (name_contains(t->name, "ffn_down"))
         format = choose_down(s, t->name);
     return quant_mix_fit(format, t->dims[0]);
+}
+
+bool quant_mix_needs_imatrix(const quant_mix *mix)
+{
+    switch (mix->base) {
+    case QUANT_IQ1_S:
+    case QUANT_IQ1_M:
+    case QUANT_IQ2_XXS:
+    case QUANT_IQ2_XS:
+    case QUANT_IQ2_S:
+    case QUANT_IQ3_XXS: return true;
+    default: return mix->file_type == MIX_Q2_K_S || mix->file_type == MIX_IQ3_XS;
+    }
 }
 
 bool quant_mix_needs_weights(const quant_mix *mix, const gguf_tensor *t, quant_format format)

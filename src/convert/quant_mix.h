@@ -43,6 +43,8 @@ mote_status quant_mix_begin(quant_mix_state *s, const quant_mix *mix, const gguf
 bool quant_mix_applies(const gguf_tensor *t);
 /* The format of the next tensor. Call it for tensors with quant_mix_applies, in order. */
 quant_format quant_mix_choose(quant_mix_state *s, const gguf_tensor *t);
+/* True: some tensors of a usual model need weights of an importance matrix. */
+bool quant_mix_needs_imatrix(const quant_mix *mix);
 /* True: the format is too coarse for this tensor without weights of an importance matrix. */
 bool quant_mix_needs_weights(const quant_mix *mix, const gguf_tensor *t, quant_format format);
 /* The format itself, or another one if rows of `cols` values are not a whole number of its blocks. */

@@ -27,10 +27,11 @@ enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8, OWN_CHOICE_BYTES = GGUF_MAX_
 typedef struct quant_tensor {
     const gguf_tensor *source;
     quant_format format;
-    const float *weights; /* [columns] of the importance matrix; NULL: none */
+    const float *weights; /* [experts][columns] of the importance matrix; NULL: none */
     char name[GGUF_MAX_KEY + 1];
     uint64_t rows, row_bytes;
-    float cost; /* of an own mix: own_mix_tensor.cost */
+    bool measured; /* the choice is that of an own mix, with this cost: */
+    float cost;    /* own_mix_tensor.cost */
 } quant_tensor;
 
 typedef struct quantization {
@@ -134,20 +135,23 @@ static mote_status tensor_find_weights(quant_tensor *t, const imatrix *m, mote_e
                    (unsigned long long)e->n, t->name, (unsigned long long)n);
 }
 
+/* True: the tensor is quantised without weights. */
+static bool tensor_is_unweighted(const quant_tensor *t)
+{
+    return t->format != t->source->format->format && quant_get(t->format)->block_values > 1 &&
+           t->weights == NULL;
+}
+
 static mote_status tensor_check_weights(const quant_tensor *t, const quantize_options *o,
                                         mote_error *err)
 {
-    if (t->format == t->source->format->format || quant_get(t->format)->block_values == 1 ||
-        t->weights != NULL)
+    if (!tensor_is_unweighted(t) || !quant_mix_needs_weights(o->mix, t->source, t->format))
         return MOTE_OK;
-    if (quant_mix_needs_weights(o->mix, t->source, t->format))
-        return err_set(err, MOTE_E_MISMATCH,
-                       "%s needs an importance matrix with '%s' (--imatrix FILE); make one with "
-                       "mote imatrix, or choose Q3_K_S",
-                       o->mix->name, t->name);
-    if (o->imatrix != NULL && o->unweighted != NULL)
-        o->unweighted(o->ctx, t->source);
-    return MOTE_OK;
+    return err_set(err, MOTE_E_MISMATCH,
+                   "%s needs an importance matrix with '%s' (--imatrix FILE); make one with mote "
+                   "imatrix, or choose Q3_K_S",
+                   quant_mix_needs_imatrix(o->mix) ? o->mix->name : quant_get(t->format)->name,
+                   t->name);
 }
 
 /* All tensors, in the order of the output, and memory for their rows. */
@@ -187,6 +191,7 @@ static mote_status quantization_choose(quantization *q, mote_error *err)
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
         TRY(tensor_choose(t, &state, q->options->types, err));
+        TRY(tensor_check_weights(t, q->options, err));
         q->reference_bytes += own_mix_tensor_bytes(t->source, t->format);
     }
     const char *unused = tensor_types_unused(q->options->types);
@@ -201,7 +206,9 @@ static mote_status quantization_declare(quantization *q, mote_error *err)
 {
     for (uint32_t i = 0; i < q->n; i++) {
         quant_tensor *t = &q->tensors[i];
-        TRY(tensor_check_weights(t, q->options, err));
+        if (q->options->imatrix != NULL && q->options->unweighted != NULL &&
+            tensor_is_unweighted(t))
+            q->options->unweighted(q->options->ctx, t->source);
         TRY(gguf_writer_tensor(q->writer, t->source->name, t->format, tensor_n_dims(t->source),
                                t->source->dims, err));
         t->row_bytes = gguf_writer_tensor_bytes(q->writer, i) / t->rows;
@@ -238,13 +245,13 @@ static void put_own_mix(const quantization *q)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < q->n; i++)
-        n += q->tensors[i].cost > 0;
+        n += q->tensors[i].measured;
     gguf_writer_str(q->writer, OWN_KEY "mix", str_of(q->options->mix->name));
     gguf_writer_u32(q->writer, OWN_KEY "version", OWN_MIX_VERSION);
     gguf_writer_str(q->writer, OWN_KEY "text", str_of(q->options->text_name));
     gguf_writer_strs(q->writer, OWN_KEY "choices", n);
     for (uint32_t i = 0; i < q->n; i++)
-        if (q->tensors[i].cost > 0) {
+        if (q->tensors[i].measured) {
             char text[OWN_CHOICE_BYTES];
             snprintf(text, sizeof text, "%s=%s %.3g", q->tensors[i].name,
                      quant_get(q->tensors[i].format)->name, (double)q->tensors[i].cost);
@@ -298,6 +305,13 @@ static void put_metadata(const quantization *q)
 
 /* ---- data ---- */
 
+/* Weights of a row, those of its expert. */
+static const float *tensor_row_weights(const quant_tensor *t, uint64_t row)
+{
+    const gguf_tensor *s = t->source;
+    return t->weights != NULL ? t->weights + row / s->dims[1] % s->dims[2] * s->dims[0] : NULL;
+}
+
 static bool row_within(const float *row, size_t n, float largest)
 {
     bool within = true;
@@ -331,9 +345,7 @@ static void encode_task(void *ctx, uint32_t task, uint32_t worker)
     for (uint64_t i = (uint64_t)task * ROWS_PER_TASK; i < j->n && i < (task + 1ull) * ROWS_PER_TASK;
          i++) {
         s->format->decode(s->data + (j->first + i) * in_bytes, (size_t)s->dims[0], row);
-        const float *weights = j->tensor->weights;
-        if (weights != NULL)
-            weights += (j->first + i) / s->dims[1] % s->dims[2] * s->dims[0];
+        const float *weights = tensor_row_weights(j->tensor, j->first + i);
         if (row_encode(j, weights, row, (size_t)s->dims[0], j->out + i * j->row_bytes))
             continue;
         uint64_t known = atomic_load(&j->bad_row);
@@ -453,10 +465,9 @@ static bool own_progress(void *ctx, own_mix_phase phase, const char *tensor, uin
     return o->measuring == NULL || o->measuring(o->ctx, phase, tensor, done, all);
 }
 
-static const float *own_importance(void *ctx, uint32_t tensor)
+static const float *own_importance(void *ctx, uint32_t tensor, uint64_t row)
 {
-    const quant_tensor *t = &((const quantization *)ctx)->tensors[tensor];
-    return t->source->dims[2] == 1 ? t->weights : NULL;
+    return tensor_row_weights(&((const quantization *)ctx)->tensors[tensor], row);
 }
 
 static mote_status own_choose(quantization *q, own_mix_tensor *list, mote_error *err)
@@ -480,6 +491,7 @@ static mote_status own_choose(quantization *q, own_mix_tensor *list, mote_error 
     TRY(own_mix_choose(&o, err));
     for (uint32_t i = 0; i < q->n; i++) {
         q->tensors[i].format = list[i].format;
+        q->tensors[i].measured = !list[i].fixed;
         q->tensors[i].cost = list[i].cost;
     }
     return MOTE_OK;
@@ -489,12 +501,10 @@ static mote_status quantization_choose_own(quantization *q, mote_error *err)
 {
     str name;
     TRY(gguf_get_str(q->files.gguf, "general.architecture", &name, NULL, err));
-    if (!str_is(name, "qwen35"))
-        return err_set(
-            err, MOTE_E_UNSUPPORTED,
-            "the mix %s is for dense text models, not for '%.*s'; choose Q4_K_M, or Q8_0 "
-            "for a vision encoder",
-            q->options->mix->name, STR_ARG(name));
+    if (str_is(name, "clip"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "the mix %s is for text models; choose Q8_0 for a vision encoder",
+                       q->options->mix->name);
     own_mix_tensor *list = mem_new(q->n, sizeof *list);
     if (list == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %u tensors", q->n);

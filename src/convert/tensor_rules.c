@@ -302,8 +302,8 @@ bool tensor_rule_applies(const tensor_rule *rule, const model_config *m, uint32_
     case GROUP_TEXT: return index == 0 && !(m->tied && strcmp(rule->source, "lm_head.weight") == 0);
     case GROUP_LAYER: return index < m->layers + m->mtp_layers;
     case GROUP_DENSE: return m->experts == 0 && index < m->layers + m->mtp_layers;
-    case GROUP_EXPERTS: return m->experts > 0 && index < m->layers + m->mtp_layers;
-    case GROUP_EXPERT: return false; /* checked by the rules of GROUP_EXPERTS */
+    case GROUP_EXPERTS:
+    case GROUP_EXPERT: return m->experts > 0 && index < m->layers + m->mtp_layers;
     case GROUP_ATTENTION:
         return mtp ? index < m->layers + m->mtp_layers : model_config_is_attention(m, index);
     case GROUP_DELTANET: return !mtp && !model_config_is_attention(m, index);
@@ -338,6 +338,10 @@ void tensor_rule_source(char *out, const tensor_rule *rule, const model_config *
         snprintf(out, GGUF_MAX_KEY, "model.visual.blocks.%u.%s", index, rule->source);
         break;
     case GROUP_MTP: snprintf(out, GGUF_MAX_KEY, "mtp.%s", rule->source); break;
+    case GROUP_EXPERT:
+        snprintf(out, GGUF_MAX_KEY, "%s.%u.mlp.experts.0.%s", mtp ? "mtp.layers" : "model.layers",
+                 mtp ? index - m->layers : index, rule->source);
+        break;
     default:
         snprintf(out, GGUF_MAX_KEY, "%s.%u.%s", mtp ? "mtp.layers" : "model.layers",
                  mtp ? index - m->layers : index, rule->source);

@@ -320,17 +320,23 @@ uint32_t mote_engine_logits_rows(const mote_engine *e)
     return e->options.logits_rows;
 }
 
-static void engine_observe_linear(void *ctx, const nn_matrix *w, const float *x, size_t n_rows)
+static void engine_observe_product(void *ctx, const nn_observed *o)
 {
     const mote_engine *e = ctx;
-    e->observe(e->observe_ctx, w->name.p, w->name.n, x, n_rows, w->cols);
+    e->observe(e->observe_ctx, &(mote_observed){.name = o->w->name.p,
+                                                .name_bytes = o->w->name.n,
+                                                .experts = o->experts,
+                                                .expert = o->expert,
+                                                .rows = o->x,
+                                                .n_rows = o->n_rows,
+                                                .n_cols = o->w->cols});
 }
 
 void mote_engine_observe(mote_engine *e, mote_observe_fn *fn, void *ctx)
 {
     e->observe = fn;
     e->observe_ctx = ctx;
-    e->forward.nn.observe = fn != NULL ? engine_observe_linear : NULL;
+    e->forward.nn.observe = fn != NULL ? engine_observe_product : NULL;
     e->forward.nn.observe_ctx = e;
 }
 

@@ -230,12 +230,12 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
                        (double)hp->eps, (double)hp->rope_base);
     TRY(read_yarn(hp, g, err));
     bool reordered = true; /* a key of Ollama */
-    TRY(gguf_get_bool(g, "qwen35.ssm.v_head_reordered", &reordered, &found, err));
+    TRY(gguf_get_bool(g, gguf_arch_key(g, "ssm.v_head_reordered", key), &reordered, &found, err));
     if (!reordered && hp->value_heads != hp->key_heads)
-        return err_set(
-            err, MOTE_E_UNSUPPORTED,
-            "the value heads are in the order of Qwen3-Next (qwen35.ssm.v_head_reordered "
-            "is false), which is not supported; convert the model again");
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "the value heads are in the order of Qwen3-Next (%s is false), which is not "
+                       "supported; convert the model again",
+                       key);
     const gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
     if (embd == NULL)
         return err_set(err, MOTE_E_FORMAT, "tensor 'token_embd.weight' is missing");

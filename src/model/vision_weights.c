@@ -6,7 +6,7 @@
  * to float32. The file stores the patch embedding as two tensors, one per frame of a frame pair;
  * they are interleaved to rows in the order of a patch.
  *
- * Model files of Ollama up to May 2026 have the vision encoder inside: keys qwen35.vision.*, tensors
+ * Model files of Ollama up to May 2026 have the vision encoder inside: keys ARCH.vision.*, tensors
  * with other names, the projections of queries, keys and values as three tensors, and the patch
  * embedding as one tensor in the order of a patch.
  */
@@ -35,7 +35,9 @@ bool vision_encoder_is_mmproj(const gguf *g)
 
 bool vision_encoder_is_inside(const gguf *g)
 {
-    return has_architecture(g, "qwen35") && gguf_find(g, "qwen35.vision.block_count") != NULL;
+    char key[GGUF_MAX_KEY];
+    return (has_architecture(g, "qwen35") || has_architecture(g, "qwen35moe")) &&
+           gguf_find(g, gguf_arch_key(g, "vision.block_count", key)) != NULL;
 }
 
 /* ---- metadata ---- */
@@ -66,21 +68,22 @@ static mote_status vision_check_kind(const gguf *g, mote_error *err)
 static mote_status vision_check_inside(const gguf *g, mote_error *err)
 {
     static const struct {
-        const char *key;
+        const char *name;
         uint32_t want;
-    } expected[] = {{"qwen35.vision.patch_size", VISION_PATCH},
-                    {"qwen35.vision.spatial_merge_size", VISION_MERGE},
-                    {"qwen35.vision.temporal_patch_size", 2},
-                    {"qwen35.vision.num_channels", 3}};
+    } expected[] = {{"vision.patch_size", VISION_PATCH},
+                    {"vision.spatial_merge_size", VISION_MERGE},
+                    {"vision.temporal_patch_size", 2},
+                    {"vision.num_channels", 3}};
+    char key[GGUF_MAX_KEY];
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         uint32_t value = expected[i].want;
         bool found;
-        TRY(gguf_get_u32(g, expected[i].key, &value, &found, err));
+        TRY(gguf_get_u32(g, gguf_arch_key(g, expected[i].name, key), &value, &found, err));
         if (value != expected[i].want)
-            return err_set(err, MOTE_E_UNSUPPORTED, "%s is %u; supported: %u", expected[i].key,
-                           value, expected[i].want);
+            return err_set(err, MOTE_E_UNSUPPORTED, "%s is %u; supported: %u", key, value,
+                           expected[i].want);
     }
-    const gguf_kv *deep = gguf_find(g, "qwen35.vision.deepstack_visual_indexes");
+    const gguf_kv *deep = gguf_find(g, gguf_arch_key(g, "vision.deepstack_visual_indexes", key));
     if (deep != NULL && deep->is_array && deep->count > 0)
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "vision encoders with deepstack layers are not supported");
@@ -91,15 +94,18 @@ static mote_status vision_read_inside(vision_shape *s, const gguf *g, uint32_t n
                                       mote_error *err)
 {
     const gguf_tensor *up = gguf_find_tensor(g, "v.blk.0.mlp.linear_fc1.weight");
+    char key[GGUF_MAX_KEY];
     bool found;
     TRY(vision_check_inside(g, err));
-    TRY(gguf_get_u32(g, "qwen35.vision.block_count", &s->depth, NULL, err));
-    TRY(gguf_get_u32(g, "qwen35.vision.embedding_length", &s->hidden, NULL, err));
-    TRY(gguf_get_u32(g, "qwen35.vision.attention.head_count", &s->heads, NULL, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "vision.block_count", key), &s->depth, NULL, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "vision.embedding_length", key), &s->hidden, NULL, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "vision.attention.head_count", key), &s->heads, NULL,
+                     err));
     s->eps = 1e-6f;
-    TRY(gguf_get_f32(g, "qwen35.vision.attention.layer_norm_epsilon", &s->eps, &found, err));
+    TRY(gguf_get_f32(g, gguf_arch_key(g, "vision.attention.layer_norm_epsilon", key), &s->eps,
+                     &found, err));
     s->ffn = up != NULL && up->dims[1] <= UINT32_MAX ? (uint32_t)up->dims[1] : 0;
-    TRY(gguf_get_u32(g, "qwen35.vision.feed_forward_length", &s->ffn, &found, err));
+    TRY(gguf_get_u32(g, gguf_arch_key(g, "vision.feed_forward_length", key), &s->ffn, &found, err));
     s->out = n_embd;
     return MOTE_OK;
 }

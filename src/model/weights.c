@@ -56,6 +56,17 @@ static const gguf_tensor *bind_find_factor(const binder *b, const char *name)
     return t != NULL ? t : gguf_find_tensor(b->g, scale);
 }
 
+/* Reads factor i of a tensor of factors. */
+static mote_status factor_read(const binder *b, const gguf_tensor *t, uint64_t i, float *factor)
+{
+    memcpy(factor, t->data + i * sizeof *factor, sizeof *factor);
+    if (!(*factor > 0 && *factor <= FLT_MAX))
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%.*s', the factor of a matrix, must be positive and finite, got %g",
+                       STR_ARG(t->name), (double)*factor);
+    return MOTE_OK;
+}
+
 mote_status bind_factor(binder *b, const char *name, float *factor)
 {
     const gguf_tensor *t = bind_find_factor(b, name);
@@ -65,20 +76,31 @@ mote_status bind_factor(binder *b, const char *name, float *factor)
     if (t->format != quant_get(QUANT_F32) || t->bytes != sizeof *factor)
         return err_set(b->err, MOTE_E_UNSUPPORTED, "tensor '%.*s' must be one F32 value",
                        STR_ARG(t->name));
-    memcpy(factor, t->data, sizeof *factor);
-    if (!(*factor > 0 && *factor <= FLT_MAX))
-        return err_set(b->err, MOTE_E_FORMAT,
-                       "tensor '%.*s', the factor of a matrix, must be positive and finite, got %g",
-                       STR_ARG(t->name), (double)*factor);
+    return factor_read(b, t, 0, factor);
+}
+
+/* A factor for each expert. */
+static mote_status bind_factors(binder *b, const char *name, uint64_t n, const float **out)
+{
+    const gguf_tensor *t = bind_find_factor(b, name);
+    *out = NULL;
+    if (t == NULL)
+        return MOTE_OK;
+    if (t->format != quant_get(QUANT_F32) || t->bytes != n * sizeof(float))
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "tensor '%.*s' must be %llu F32 values, one per expert", STR_ARG(t->name),
+                       (unsigned long long)n);
+    float *factors = arena_take(&b->memory, (size_t)n, sizeof *factors), factor;
+    for (uint64_t i = 0; i < n; i++)
+        TRY(factor_read(b, t, i, factors != NULL ? &factors[i] : &factor));
+    *out = factors;
     return MOTE_OK;
 }
 
-/* The matrix of a tensor with rows of `cols` values. */
+/* The matrix of a tensor with rows of `cols` values, without its factor. */
 static mote_status bind_rows(binder *b, const char *name, const gguf_tensor *t, uint64_t rows,
                              uint64_t cols, nn_matrix *m)
 {
-    float factor;
-    TRY(bind_factor(b, name, &factor));
     uint64_t row_bytes;
     uint32_t act_block = t->format->act == QUANT_ACT_256 ? 256 : 32;
     if (!quant_row_bytes(t->format->format, cols, &row_bytes) ||
@@ -93,7 +115,6 @@ static mote_status bind_rows(binder *b, const char *name, const gguf_tensor *t, 
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)row_bytes,
-                     .factor = factor,
                      .name = t->name};
     return MOTE_OK;
 }
@@ -102,7 +123,8 @@ mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t col
 {
     const gguf_tensor *t = NULL;
     TRY(bind_find(b, name, cols, rows, &t));
-    return bind_rows(b, name, t, rows, cols, m);
+    TRY(bind_rows(b, name, t, rows, cols, m));
+    return bind_factor(b, name, &m->factor);
 }
 
 mote_status bind_plain_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
@@ -123,9 +145,7 @@ static mote_status bind_experts(binder *b, const char *name, uint64_t rows, uint
     const gguf_tensor *t = NULL;
     TRY(bind_find_3d(b, name, cols, rows, n_experts, &t));
     TRY(bind_rows(b, name, t, rows, cols, &m->first));
-    if (m->first.factor != 0) /* nn/experts.c does not apply it */
-        return err_set(b->err, MOTE_E_UNSUPPORTED,
-                       "tensor '%s' has a factor, which is not supported for experts", name);
+    TRY(bind_factors(b, name, n_experts, &m->factors));
     m->stride = m->first.rows * m->first.row_bytes;
     b->expert_kinds |= nn_kind(t->format);
     b->kinds |= NN_EXPERTS;

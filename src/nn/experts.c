@@ -71,6 +71,39 @@ static kern_act acts_view_from(const nn_acts *a, size_t first, size_t n, quant_a
     return view;
 }
 
+/* ---- observation ---- */
+
+/* Rows of each expert in ascending order, so sums over them do not depend on the batch. */
+static void observe_rows(const nn *n, const expert_shape *s, const expert_routes *r,
+                         const expert_matrix *m, const float *x)
+{
+    for (size_t i = 0; i < r->n_active; i++) {
+        const uint32_t expert = r->active[i], end = r->begin[expert] + r->count[expert];
+        for (uint32_t slot = r->begin[expert]; slot < end; slot++)
+            n->observe(n->observe_ctx, &(nn_observed){.w = &m->first,
+                                                      .experts = (uint32_t)s->n_experts,
+                                                      .expert = expert,
+                                                      .x = x + r->slot_row[slot] * m->first.cols,
+                                                      .n_rows = 1});
+    }
+}
+
+/* The same for rows in the order of the slots. */
+static void observe_slots(const nn *n, const expert_shape *s, const expert_routes *r,
+                          const expert_matrix *m, const float *x)
+{
+    for (size_t i = 0; i < r->n_active; i++) {
+        const uint32_t expert = r->active[i];
+        n->observe(n->observe_ctx, &(nn_observed){.w = &m->first,
+                                                  .experts = (uint32_t)s->n_experts,
+                                                  .expert = expert,
+                                                  .x = x + r->begin[expert] * m->first.cols,
+                                                  .n_rows = r->count[expert]});
+    }
+}
+
+/* ---- runs ---- */
+
 typedef struct experts_run {
     const nn *n;
     const expert_shape *shape;
@@ -127,6 +160,15 @@ static void swiglu_task(void *ctx, uint32_t task, uint32_t worker)
     each_slot(ctx, task, swiglu_slot);
 }
 
+/* The matrix of one expert. */
+static nn_matrix expert_at(const expert_matrix *m, uint32_t expert)
+{
+    nn_matrix w = m->first;
+    w.data += expert * m->stride;
+    w.factor = m->factors != NULL ? m->factors[expert] : 0;
+    return w;
+}
+
 /* ---- gate and up ---- */
 
 static size_t range_rows(const experts_run *run, uint32_t expert)
@@ -153,18 +195,18 @@ static void range_product(const experts_run *run, const expert_matrix *m, uint32
                           size_t first_row, size_t rows, float *y, uint32_t worker)
 {
     const size_t slot = run->r->begin[expert], ff = run->shape->ff;
-    const kern_act x =
-        acts_view_from(&run->slots->in, slot, run->r->count[expert], m->first.format->act);
+    const nn_matrix w = expert_at(m, expert);
+    const kern_act x = acts_view_from(&run->slots->in, slot, run->r->count[expert], w.format->act);
     const kern_gemm_args args = {
-        .w = m->first.data + expert * m->stride + first_row * m->first.row_bytes,
-        .row_bytes = m->first.row_bytes,
+        .w = w.data + first_row * w.row_bytes,
+        .row_bytes = w.row_bytes,
         .rows = rows,
         .x = &x,
         .y = y + slot * ff + first_row,
         .y_stride = ff,
         .scratch = nn_worker(run->n, worker),
     };
-    nn_matrix_multiply(&m->first, &args);
+    nn_matrix_multiply(&w, &args);
 }
 
 /* Tasks enumerate the active experts, then their ranges. Returns the number of tasks. */
@@ -217,6 +259,11 @@ void nn_experts_swiglu(const nn *n, const expert_shape *s, const expert_routes *
                        .up = up,
                        .kinds = nn_kind(gate->first.format) | nn_kind(up->first.format),
                        .pairs_per_task = r->n_slots * s->ff / parts + 1};
+    if (n->observe != NULL) {
+        observe_rows(n, s, r, gate, in->x);
+        if (!str_eq(gate->first.name, up->first.name)) /* else one tensor has both */
+            observe_rows(n, s, r, up, in->x);
+    }
     slots->in.cols = s->n_embd;
     pool_run(n->pool, gather_task, &run, slot_tasks(r));
     pool_run(n->pool, range_task, &run, range_place_tasks(&run));
@@ -229,13 +276,12 @@ void nn_experts_swiglu(const nn *n, const expert_shape *s, const expert_routes *
 /* ---- down ---- */
 
 /* tile [n][cols] = outputs first .. first + cols - 1 of w, for rows row .. row + n - 1 of x. */
-static void tile_product(const experts_run *run, const nn_matrix *w, const unsigned char *data,
-                         const nn_acts *x, size_t row, size_t n, size_t first, size_t cols,
-                         uint32_t worker)
+static void tile_product(const experts_run *run, const nn_matrix *w, const nn_acts *x, size_t row,
+                         size_t n, size_t first, size_t cols, uint32_t worker)
 {
     const kern_act view = acts_view_from(x, row, n, w->format->act);
     const kern_gemm_args args = {
-        .w = data + first * w->row_bytes,
+        .w = w->data + first * w->row_bytes,
         .row_bytes = w->row_bytes,
         .rows = cols,
         .x = &view,
@@ -257,12 +303,12 @@ static void down_expert(const experts_run *run, uint32_t expert, size_t first, s
                         uint32_t worker)
 {
     const expert_routes *r = run->r;
-    const unsigned char *data = run->down->first.data + expert * run->down->stride;
+    const nn_matrix w = expert_at(run->down, expert);
     const float *tile = nn_worker_tile(run->n, worker);
     const size_t end = r->begin[expert] + r->count[expert];
     for (size_t slot = r->begin[expert]; slot < end; slot += NN_TILE_ROWS) {
         const size_t n = end - slot < NN_TILE_ROWS ? end - slot : NN_TILE_ROWS;
-        tile_product(run, &run->down->first, data, &run->slots->mid, slot, n, first, cols, worker);
+        tile_product(run, &w, &run->slots->mid, slot, n, first, cols, worker);
         for (size_t i = 0; i < n; i++)
             tile_add(run, r->slot_weight[slot + i], tile + i * cols, r->slot_row[slot + i], first,
                      cols);
@@ -275,7 +321,7 @@ static void down_shared(const experts_run *run, size_t first, size_t cols, uint3
     const float *tile = nn_worker_tile(run->n, worker);
     for (size_t row = 0; row < run->n_rows; row += NN_TILE_ROWS) {
         const size_t left = run->n_rows - row, n = left < NN_TILE_ROWS ? left : NN_TILE_ROWS;
-        tile_product(run, w, w->data, run->shared_mid, row, n, first, cols, worker);
+        tile_product(run, w, run->shared_mid, row, n, first, cols, worker);
         for (size_t i = 0; i < n; i++)
             tile_add(run, run->r->shared[row + i], tile + i * cols, row + i, first, cols);
     }
@@ -317,5 +363,10 @@ void nn_experts_down(const nn *n, const expert_shape *s, const expert_routes *r,
                        .n_rows = n_rows,
                        .tile_cols = down_cols(n, s->n_embd),
                        .y = y};
+    if (n->observe != NULL) {
+        observe_slots(n, s, r, down, slots->mid.x);
+        n->observe(n->observe_ctx,
+                   &(nn_observed){.w = shared_down, .x = shared_mid->x, .n_rows = n_rows});
+    }
     pool_run(n->pool, down_task, &run, (uint32_t)((s->n_embd + run.tile_cols - 1) / run.tile_cols));
 }

@@ -26,8 +26,9 @@ typedef struct expert_shape {
 
 /* The same matrix of all experts of a layer. */
 typedef struct expert_matrix {
-    nn_matrix first; /* of expert 0 */
-    size_t stride;   /* bytes from one expert to the next */
+    nn_matrix first;      /* of expert 0, without its factor */
+    size_t stride;        /* bytes from one expert to the next */
+    const float *factors; /* [experts], as nn_matrix.factor; NULL: none */
 } expert_matrix;
 
 /* ---- routes (route.c) ---- */

@@ -165,7 +165,7 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
     for (size_t i = 0; i < n_products; i++) {
         const nn_matrix *w = products[i].w;
         if (n->observe != NULL)
-            n->observe(n->observe_ctx, w, input->x, n_rows);
+            n->observe(n->observe_ctx, &(nn_observed){.w = w, .x = input->x, .n_rows = n_rows});
         run.input[i] = nn_acts_view(input, n_rows, w->format->act);
         run.rows_per_task[i] = task_rows(w, n_rows, pool_size(n->pool));
         size_t tasks = (w->rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];

@@ -17,15 +17,23 @@
 
 struct nn_matrix;
 
-/* Gets the rows that a matrix is multiplied with: x [n_rows][columns of w]. */
-typedef void nn_observe_fn(void *ctx, const struct nn_matrix *w, const float *x, size_t n_rows);
+/* Rows that a matrix is multiplied with. */
+typedef struct nn_observed {
+    const struct nn_matrix *w; /* of an expert: the matrix of the first one */
+    uint32_t experts, expert;  /* 0, 0: not of an expert */
+    const float *x;            /* [n_rows][columns of w] */
+    size_t n_rows;
+} nn_observed;
+
+typedef void nn_observe_fn(void *ctx, const nn_observed *o);
 
 typedef struct nn {
     const kern_table *k;
     pool *pool;
     unsigned char *worker_memory; /* [pool_size][worker_bytes] */
     size_t worker_bytes;          /* nn_worker_bytes() of the matrices, or NN_WORKER_BYTES */
-    /* Called by nn_linear for each of its matrices, on the calling thread; NULL: off. */
+    /* Called by nn_linear and by layers with experts for each of their matrices, on the calling
+     * thread; NULL: off. */
     nn_observe_fn *observe;
     void *observe_ctx;
 } nn;

@@ -11,7 +11,7 @@ need_model
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 seen="I see a black star at the bottom."
 
-# make NAME KEY=VALUE...
+# make NAME KEY=VALUE...: from $model and $mmproj
 make() {
     out=$1
     shift
@@ -40,6 +40,37 @@ json 'd["models"][0]["name"] == "tiny" and d["models"][0]["mmproj"] == d["models
 call 0 run tiny --temp 0 --image "$image" "Describe the picture."
 stdout_is "$seen"
 
+# The server with the name in Ollama's store.
+"$MOTE" help serve | grep -q -- --listen || { echo "built without the server"; exit 77; }
+XDG_RUNTIME_DIR=$work "$MOTE" serve tiny --threads 1 --listen "unix:$work/socket" 2>"$work/log" &
+server=$!
+trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
+python3 - "$work" "$image" "$seen" <<'PYTHON' || fail "the server: $(cat "$work/log")"
+import base64, http.client, json, os, socket, sys, time
+work, image, seen = sys.argv[1:]
+end = time.monotonic() + 300
+while "listening on" not in open(work + "/log").read():
+    time.sleep(0.05)
+    assert time.monotonic() < end, "it does not listen"
+data = base64.b64encode(open(image, "rb").read()).decode()
+text = "Describe the picture."
+parts = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + data}}, {"type": "text", "text": text}]
+for path, message in (("/v1/chat/completions", {"content": parts}), ("/api/chat", {"content": text, "images": [data]})):
+    body = {"model": "tiny", "messages": [{"role": "user", **message}], "temperature": 0, "options": {"temperature": 0},
+            "stream": False, "think": False}
+    if path.startswith("/v1"):
+        del body["options"], body["think"]
+    connection = http.client.HTTPConnection("localhost", timeout=300)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(work + "/socket")
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    reply = json.loads(connection.getresponse().read())
+    message = reply["choices"][0]["message"] if path.startswith("/v1") else reply.get("message")
+    assert message and message["content"].strip() == seen, (path, reply)
+PYTHON
+kill $server
+wait $server || fail "the server ended with $?"
+
 # What mote convert makes of it is a text model.
 call 0 convert "$ollama/blobs/sha256-$sum" "$work/text.gguf"
 grep -q "not used: tensor v.merger.norm.weight (a vision encoder needs an mmproj file of its own)" "$work/err" ||
@@ -55,4 +86,19 @@ refused() {
 refused "qwen35.vision.deepstack_visual_indexes=[1,3]" "vision encoders with deepstack layers are not supported" 1
 refused qwen35.vision.temporal_patch_size=1 "qwen35.vision.temporal_patch_size is 1; supported: 2" 1
 refused qwen35.ssm.v_head_reordered=false "qwen35.ssm.v_head_reordered is false" 1
+
+# A model with experts. Its weights are random, so only the answers of both forms are compared.
+model=$DATA/golden/moe/moe-q4_k_m.gguf
+make "$work/experts.gguf"
+call 0 run "$work/experts.gguf" --temp 0 --max-tokens 12 --image "$image" "Describe the picture."
+cp "$work/out" "$work/inside"
+call 0 run "$model" --mmproj "$mmproj" --temp 0 --max-tokens 12 --image "$image" "Describe the picture."
+cmp "$work/inside" "$work/out" || fail "the answers differ with experts"
+call 3 run "$model" --temp 0 --max-tokens 12 --image "$image" "Describe the picture."
+call 0 convert "$work/experts.gguf" "$work/experts-text.gguf"
+call 0 show "$work/experts-text.gguf" --json
+json '"vision" not in str(d.get("metadata", "")) and not d.get("vision")'
+grep -q qwen35moe.vision "$work/experts-text.gguf" && fail "a text model has keys of a vision encoder"
+refused qwen35moe.vision.num_channels=1 "qwen35moe.vision.num_channels is 1; supported: 3" 1
+refused qwen35moe.ssm.v_head_reordered=false "qwen35moe.ssm.v_head_reordered is false" 1
 finish

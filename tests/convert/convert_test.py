@@ -612,10 +612,12 @@ def write_importance(path, entries):
     w.u32("imatrix.chunk_size", 512)
     data = {}
     for name, (values, count) in entries.items():
-        w.tensor(name + ".in_sum2", [len(values)], "f32")
-        w.tensor(name + ".counts", [1], "f32")
-        data[name + ".in_sum2"] = struct.pack(f"<{len(values)}f", *(v * count for v in values))
-        data[name + ".counts"] = struct.pack("<f", count)
+        counts = count if isinstance(count, list) else [count]  # of each expert
+        n, columns = len(counts), len(values) // len(counts)
+        w.tensor(name + ".in_sum2", [columns, n] if n > 1 else [columns], "f32")
+        w.tensor(name + ".counts", [1, n] if n > 1 else [1], "f32")
+        data[name + ".in_sum2"] = struct.pack(f"<{len(values)}f", *(v * counts[i // columns] for i, v in enumerate(values)))
+        data[name + ".counts"] = struct.pack(f"<{n}f", *counts)
     w.write(path, lambda f, name, *_: f.write(data[name]))
 
 
@@ -762,6 +764,9 @@ def case_imatrix_files():
     shutil.copy("imatrix.gguf", "same.gguf")
     done = mote("quantize", source, "same.gguf", "Q4_0", "--imatrix", "same.gguf", "-y", code=2)
     demand("would replace the source" in done.stderr, done.stderr)
+    for kind in ("IQ1_S", "IQ2_M", "IQ3_XS", "Q2_K_S"):  # before anything is downloaded
+        done = mote("pull", "hf:none/none", "--quantize", kind, code=2)
+        demand(f"--quantize: {kind} needs an importance matrix" in done.stderr, done.stderr)
 
 
 def calibration_text(path):
@@ -774,11 +779,16 @@ def calibration_text(path):
     Path(path).write_text(" ".join(text) + "\n")
 
 
-def collected(path):
-    """name: (sums, count) of a file of `mote imatrix`."""
+def collected_experts(path):
+    """name: (sums, counts of each expert) of a file of `mote imatrix`."""
     m = Model(path)
-    return {n[:-8]: (floats(t[2]), floats(m.tensors[n[:-8] + ".counts"][2])[0])
+    return {n[:-8]: (floats(t[2]), list(floats(m.tensors[n[:-8] + ".counts"][2])))
             for n, t in m.tensors.items() if n.endswith(".in_sum2")}
+
+
+def collected(path):
+    """The same of a dense model: (sums, count)."""
+    return {name: (sums, counts[0]) for name, (sums, counts) in collected_experts(path).items()}
 
 
 # Means of squares that llama-imatrix (commit b21e4de7) -c 512 has for mote-tiny-BF16.gguf and calibration_text:
@@ -879,11 +889,12 @@ def case_imatrix_conversations():
         demand(done.returncode != 0 and text in done.stderr and not Path("none.gguf").exists(), f"{line}: {done.stderr}")
 
 
-def main():
+def main(cases):
     try:
-        globals()["case_" + sys.argv[1]]()
+        cases["case_" + sys.argv[1]]()
     finally:
         shutil.rmtree(WORK)
 
 
-main()
+if __name__ == "__main__":
+    main(globals())

@@ -53,12 +53,13 @@ def vision_tensors(vision):
 
 def add_keys(out, text, vision, more):
     value = {key: entry[1] for key, entry in text.metadata.items()}
-    layers, interval = value["qwen35.block_count"], value.get("qwen35.full_attention_interval", 4)
-    heads = value["qwen35.attention.head_count_kv"]
+    arch = value["general.architecture"].decode()
+    layers, interval = value[arch + ".block_count"], value.get(arch + ".full_attention_interval", 4)
+    heads = value[arch + ".attention.head_count_kv"]
     added = Writer()
-    added.i32s("qwen35.attention.head_count_kv", [heads if (i + 1) % interval == 0 else 0 for i in range(layers)])
+    added.i32s(arch + ".attention.head_count_kv", [heads if (i + 1) % interval == 0 else 0 for i in range(layers)])
     for key, old in NUMBERS.items():
-        added.u32(f"qwen35.vision.{key}", vision.metadata[f"clip.vision.{old}"][1])
+        added.u32(f"{arch}.vision.{key}", vision.metadata[f"clip.vision.{old}"][1])
     for key, given in more.items():
         if given.startswith("["):
             added.i32s(key, [int(v) for v in given[1:-1].split(",") if v])
@@ -66,7 +67,7 @@ def add_keys(out, text, vision, more):
             added.scalar(key, BOOL, given == "true")
         else:
             added.u32(key, int(given))
-    entries = [raw for key, (raw, _) in text.metadata.items() if key != "qwen35.attention.head_count_kv"]
+    entries = [raw for key, (raw, _) in text.metadata.items() if key != arch + ".attention.head_count_kv"]
     out.entries = sorted(entries + added.entries, key=lambda raw: raw[8:8 + int.from_bytes(raw[:8], "little")])
 
 

@@ -3,8 +3,8 @@
  * engine_factor.c - factors of matrices (tensors X.scale), as files from NVFP4 checkpoints have them.
  *
  * Every matrix of a model is divided by a power of two, and its factor multiplies by it again. This is
- * exact, so the logits and drafts have the same bits as without. A factor of the tied output matrix
- * doubles the logits. Factors that make no sense are refused.
+ * exact, so the logits and drafts have the same bits as without. Each expert has a factor of its own.
+ * A factor of the tied output matrix doubles the logits. Factors that make no sense are refused.
  */
 #include "law/rig.h"
 
@@ -64,26 +64,32 @@ static uint16_t divided(uint16_t v, int bits)
     return exponent == 0 ? v : (uint16_t)(v - bits * 128);
 }
 
-static void put_divided(gguf_writer *w, const gguf_tensor *t, int bits)
+/* Tensor i, each expert divided by its factor. */
+static void put_divided(gguf_writer *w, const gguf_tensor *t, uint64_t i)
 {
+    const size_t each = (size_t)(t->dims[0] * t->dims[1]);
     uint16_t *v = malloc((size_t)t->bytes);
     assert_non_null(v);
     memcpy(v, t->data, (size_t)t->bytes);
-    for (size_t i = 0; i < t->bytes / 2; i++)
-        v[i] = divided(v[i], bits);
+    for (size_t j = 0; j < t->bytes / 2; j++)
+        v[j] = divided(v[j], factor_bits(i + j / each));
     put(w, v, (size_t)t->bytes);
     free(v);
+    for (uint64_t e = 0; e < t->dims[2]; e++) {
+        const int bits = factor_bits(i + e);
+        const float factor = bits < 0 ? 1.0f / (float)(1 << -bits) : (float)(1 << bits);
+        put(w, &factor, sizeof factor);
+    }
 }
 
 /* The name is X.scale, or for some X.weight.scale. */
 static void declare_factor(gguf_writer *w, const gguf_tensor *t, uint64_t i)
 {
-    const uint64_t one = 1;
     char name[GGUF_MAX_KEY + 16];
     mote_error err = {0};
     const int n = (int)t->name.n - (i % 4 != 0 ? (int)strlen(".weight") : 0);
     snprintf(name, sizeof name, "%.*s.scale", n, t->name.p);
-    MUST(gguf_writer_tensor(w, str_of(name), QUANT_F32, 1, &one, &err), &err);
+    MUST(gguf_writer_tensor(w, str_of(name), QUANT_F32, 1, &t->dims[2], &err), &err);
 }
 
 static void declare(gguf_writer *w, const gguf *g, const extra *more)
@@ -117,14 +123,10 @@ static void write_file(char path[128], const extra *more)
     MUST(gguf_writer_begin(w, path, str_of("s"), &done, &err), &err);
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const gguf_tensor *t = gguf_tensor_at(g, i);
-        const int bits = factor_bits(i);
-        const float factor = bits < 0 ? 1.0f / (float)(1 << -bits) : (float)(1 << bits);
-        if (!has_factor(t)) {
+        if (has_factor(t))
+            put_divided(w, t, i);
+        else
             put(w, t->data, (size_t)t->bytes);
-            continue;
-        }
-        put_divided(w, t, bits);
-        put(w, &factor, sizeof factor);
     }
     for (uint64_t i = 0; more != NULL && i < more->values; i++)
         put(w, &more->value, more->format == QUANT_F32 ? 4 : 2);
@@ -157,6 +159,22 @@ static size_t compute(const char *path, float **logits)
     mote_engine_free(engine);
     mote_model_close(model);
     return info.vocabulary;
+}
+
+static void same_bits_experts(void **state)
+{
+    (void)state;
+    char path[128], dense[TEST_PATH];
+    float *want, *got;
+    memcpy(dense, source, sizeof dense);
+    assert_true(test_data_path(source, "golden/moe/moe-bf16.gguf"));
+    const size_t n = compute(source, &want);
+    write_file(path, NULL);
+    assert_int_equal(compute(path, &got), n);
+    assert_memory_equal(got, want, 2 * n * sizeof *got);
+    free(got);
+    free(want);
+    memcpy(source, dense, sizeof dense);
 }
 
 static void same_bits(void **state)
@@ -213,9 +231,10 @@ int main(void)
     if (!test_data_path(source, "mote-tiny-BF16.gguf"))
         return TEST_SKIPPED;
     rig_random r = {.seed = 11};
-    rig_random_tokens(&r, 8000, tokens, N);
+    rig_random_tokens(&r, 479, tokens, N); /* the vocabulary of the model with experts */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits),
+        cmocka_unit_test(same_bits_experts),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,6 +198,18 @@ class mote_memory(Structure):
     ]
 
 
+class mote_observed(Structure):
+    _fields_ = [
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("experts", c_uint32),
+        ("expert", c_uint32),
+        ("rows", POINTER(c_float)),
+        ("n_rows", c_size_t),
+        ("n_cols", c_size_t),
+    ]
+
+
 class mote_usage(Structure):
     _fields_ = [
         ("positions_total", c_uint64),
@@ -397,7 +409,7 @@ class mote_answer(Structure):
     ]
 
 
-mote_observe_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, POINTER(c_float), c_size_t, c_size_t)
+mote_observe_fn = CFUNCTYPE(None, c_void_p, POINTER(mote_observed))
 
 
 # Name: result, parameters.

@@ -287,9 +287,6 @@ static int imatrix_open_files(imatrix_state *s, bool conversations)
     if (code != CLI_DONE)
         return code;
     mote_model_describe(s->on.model, &info);
-    if (info.experts > 0)
-        return msg_usage(
-            "mote imatrix does not support models with experts yet; use llama-imatrix");
     s->drafts = info.draft_head;
     return CLI_DONE;
 }
@@ -320,9 +317,15 @@ static int imatrix_write(const imatrix_state *s)
                                        o->context != 0 ? (uint32_t)o->context : TEXT_CHUNK};
     const uint64_t tokens = imatrix_collector_tokens(s->collector);
     const uint32_t matrices = imatrix_collector_n(s->collector);
+    uint64_t experts;
+    const uint64_t unused = imatrix_collector_unused(s->collector, &experts);
     mote_error err;
     if (imatrix_collector_write(s->collector, o->out, &source, &err) != MOTE_OK)
         return msg_error(&err);
+    if (unused > 0)
+        msg_note("no token used %llu of %llu matrices of experts; their inputs count equally: give "
+                 "a longer text",
+                 (unsigned long long)unused, (unsigned long long)experts);
     if (!s->call->common.json) {
         if (!s->call->common.quiet)
             out_printf(s->call->out, "%.900s  %u matrices  %s\n", o->out, matrices,
@@ -334,6 +337,8 @@ static int imatrix_write(const imatrix_state *s)
     jw_key_text(&j, "file", o->out);
     jw_key_text(&j, "model", s->found.name);
     jw_key_uint(&j, "matrices", matrices);
+    jw_key_uint(&j, "expert_matrices", experts);
+    jw_key_uint(&j, "unused_expert_matrices", unused);
     jw_key_uint(&j, "tokens", tokens);
     jw_key_uint(&j, "chunks", s->chunks);
     jw_key_uint(&j, "conversations", s->conversations);

@@ -196,6 +196,8 @@ bool load_limit_experts(const mote_model *model, uint64_t mapped, uint64_t budge
     mote_model_describe(model, &info);
     const uint64_t others = budget / 4; /* for sessions */
     *out = load_experts_in(model, mapped - info.expert_bytes + others, budget);
+    if (*out >= info.expert_bytes) /* the memory is short for another reason */
+        *out = 0;
     if (*out > 0)
         load_warn_disk(model, mapped, budget, *out, source);
     return *out > 0;
@@ -352,6 +354,23 @@ static void load_advise(char *advice, size_t room, const mote_model *model,
         snprintf(advice, room, "use a smaller model");
 }
 
+/* Lets a part of the experts stay on disk, if that is enough. */
+static bool load_use_disk(const mote_model *model, mote_engine_options *engine, uint64_t budget,
+                          const char *source)
+{
+    uint64_t bytes;
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    if (load_plan(model, engine, &bytes, NULL) != MOTE_OK)
+        return false;
+    const uint64_t experts = load_experts_in(model, bytes - info.expert_bytes, budget);
+    if (experts == 0)
+        return false;
+    load_warn_disk(model, bytes, budget, experts, source);
+    engine->expert_memory = experts;
+    return true;
+}
+
 int load_fit_memory(const mote_model *model, const load_options *options,
                     mote_engine_options *engine, uint64_t needed)
 {
@@ -370,12 +389,13 @@ int load_fit_memory(const mote_model *model, const load_options *options,
         load_note_reduced(&before, engine, budget, source);
         return CLI_DONE;
     }
-    mote_model_info info;
-    mote_model_describe(model, &info);
-    const uint64_t experts = load_experts_in(model, bytes - info.expert_bytes, budget);
-    if (experts > 0) {
-        load_warn_disk(model, bytes, budget, experts, source);
-        engine->expert_memory = experts;
+    const mote_engine_options plain = *engine;
+    *engine = before;
+    if (load_use_disk(model, engine, budget, source))
+        return CLI_DONE;
+    *engine = plain; /* perhaps without drafts */
+    if (before.drafts && !plain.drafts && load_use_disk(model, engine, budget, source)) {
+        load_note_reduced(&before, engine, budget, source);
         return CLI_DONE;
     }
     load_advise(advice, sizeof advice, model, *engine, budget, most);

@@ -196,6 +196,11 @@ int pull_quantize(const cli_call *call, store *s, const model_name *name, const 
     j = (quantize_job){.call = call, .mix = quant_mix_find(type)};
     if (j.mix == NULL)
         return msg_usage("--quantize: unknown type %.60s; one of %s", type, quant_mix_names());
+    if (quant_mix_needs_imatrix(j.mix))
+        return msg_usage(
+            "--quantize: %s needs an importance matrix; choose Q3_K_S or larger, or use "
+            "mote convert, mote imatrix and mote quantize",
+            j.mix->name);
     if (name->kind != MODEL_NAME_HUB || name->selector[0] != '\0')
         return msg_usage("--quantize needs a repository of Safetensors files, such as "
                          "hf:Qwen/Qwen3.5-4B");

@@ -88,13 +88,33 @@ static uint64_t models_mapped_bytes(const serve_models *m)
     for (size_t i = 0; i < m->n; i++) {
         mote_model_info info;
         mote_model_describe(m->on[i].model, &info);
-        sum += info.file_bytes + info.vision_file_bytes;
+        sum += info.file_bytes + info.vision_file_bytes + info.draft_file_bytes;
     }
     return sum;
 }
 
+/* True: the only model fits with few KV positions. The scheduler decides about several. */
+static bool models_plan_fits(const serve_models *m, const sched_options *o, uint64_t memory)
+{
+    enum { PARALLEL = 8, POSITIONS = 1024 }; /* as sched/memory_plan.c */
+    const uint32_t parallel = o->parallel > 0 ? o->parallel : PARALLEL;
+    const mote_engine_options engine = {.threads = o->threads,
+                                        .sessions = parallel + 2,
+                                        .positions =
+                                            o->context > POSITIONS ? o->context : POSITIONS,
+                                        .shared_positions = true,
+                                        .kept_states = 2,
+                                        .logits_rows = parallel,
+                                        .kv = o->kv,
+                                        .yarn = o->yarn};
+    mote_memory plan;
+    return m->n != 1 || mote_engine_plan(m->on[0].model, &engine, &plan, NULL) != MOTE_OK ||
+           plan.total <= memory;
+}
+
 /* Limits the plan to --memory, or else to the memory that is available. Called before the files are
- * read: a model that does not fit is refused at once. */
+ * read: a model that does not fit is refused at once, except one with experts, which then reads some
+ * of them from disk. */
 static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t given)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
@@ -105,14 +125,18 @@ static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t
         msg_note("--memory %s exceeds the %s available (%s); the machine may run out of memory",
                  text_bytes(a, given), text_bytes(b, budget), source);
     o->memory = given;
-    if (given > 0 || budget == UINT64_MAX)
+    if (given == 0 && budget == UINT64_MAX)
         return CLI_DONE;
-    o->memory = budget;
-    o->memory_source = source;
-    if (mapped < budget)
+    if (given == 0) {
+        o->memory = budget;
+        o->memory_source = source;
+    }
+    if (!models_plan_fits(m, o, o->memory) &&
+        load_limit_experts(m->on[0].model, mapped, o->memory, given > 0 ? "--memory" : source,
+                           &o->expert_memory))
         return CLI_DONE;
-    if (m->n == 1 && load_limit_experts(m->on[0].model, mapped, budget, source, &o->expert_memory))
-        return CLI_DONE;
+    if (given > 0 || mapped < budget)
+        return CLI_DONE; /* the scheduler refuses it if there is no plan */
     return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                     "the weights need %s, %s are available (%s); use a smaller model, or set "
                     "--memory to try anyway",
