@@ -31,7 +31,7 @@
 
 #include <string.h>
 
-/* Engines with drafts write format 3. The others write sessions without images in format 1, which
+/* Engines with drafts write format 4. The others write sessions without images in format 1, which
  * every version of mote reads. */
 enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2, SNAPSHOT_DRAFTS = 4 };
 static const char snapshot_magic[8] = {'M', 'O', 'T', 'E', 'S', 'N', 'A', 'P'};
