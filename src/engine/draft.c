@@ -82,11 +82,15 @@ bool draft_defers(const pass_segment *seg)
            (seg->pos + 1) % KERN_CHUNK != 0;
 }
 
-uint64_t draft_saved(uint64_t length)
+uint64_t draft_saved(const mote_session *s)
 {
-    const uint64_t boundary = length / KERN_CHUNK * KERN_CHUNK;
-    return boundary > 0 && (boundary == length || boundary % KERN_PAGE != 0) ? boundary - 1
-                                                                             : boundary;
+    const uint64_t boundary = session_boundary(s);
+    const bool at_state = boundary > 0 && (boundary == s->length || boundary % KERN_PAGE != 0);
+    uint64_t first = at_state ? boundary - 1 : boundary;
+    for (uint64_t pos = first; pos < s->length; pos++)
+        if (s->tokens[pos] < 0)
+            first = pos; /* the row of an image token was not left out */
+    return first;
 }
 
 void draft_flush(mote_engine *e)
@@ -105,7 +109,7 @@ void draft_complete(mote_session *s)
     draft_scratch *d = &e->draft;
     for (; s->draft_done + 1 < s->length; s->draft_done++) {
         const uint64_t pos = s->draft_done;
-        assert(pos + 1 >= session_boundary(s));
+        assert(pos + 1 >= session_boundary(s) && s->tokens[pos + 1] >= 0);
         const float *hidden =
             cache_layout_hidden_at(&e->forward.layout, blocks_at(&e->tails, s->tail), pos);
         if (d->n_kept_rows == DRAFT_KEEP_ROWS)

@@ -85,9 +85,10 @@ void draft_scratch_take(mote_engine *e, arena *a);
  */
 enum { DRAFT_KEEP_ROWS = 64 };
 bool draft_defers(const pass_segment *seg);
-/* Rows that every session of this length has, and a snapshot of it. The loaded session computes the
- * others when they are needed. */
-uint64_t draft_saved(uint64_t length);
+/* Rows that every session with the same tokens has, and a snapshot of it. The loaded session
+ * computes the others when they are needed. It cannot compute those of image tokens, because their
+ * features are gone; passes do not leave them out. */
+uint64_t draft_saved(const mote_session *s);
 /* Computes the missing rows of a session below length - 1, or collects them for draft_flush(). */
 void draft_complete(mote_session *s);
 void draft_flush(mote_engine *e);

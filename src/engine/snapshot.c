@@ -9,7 +9,7 @@
  *   images   formats 2 and 4: their number, u64; then for each image its first position, u64, and
  *            its rows and columns of tokens, u32 each
  *   pages    KV pages, [ceil(length / 64)][page_bytes]; positions beyond length are zero, and from
- *            draft_saved(length) on in the MTP block
+ *            draft_saved() on in the MTP block
  *   state    recurrent state, [state_bytes]; only if length >= 32
  *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
  *            G [rows][value_heads] f64 with rows = length % 32, then the convolution inputs of
@@ -109,7 +109,7 @@ static void snapshot_clear_page(const mote_session *s, unsigned char *page)
         kv_clear_from(shape->kv,
                       page +
                           (l->draft_layer * shape->kv_heads + head) * 2 * kv_half_bytes(shape->kv),
-                      (size_t)(draft_saved(s->length) % KERN_PAGE));
+                      (size_t)(draft_saved(s) % KERN_PAGE));
 }
 
 static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
@@ -300,7 +300,7 @@ static mote_status reader_take_session(mote_session *s, cursor *c, const snapsho
     session_add_pages(s, h->length);
     s->length = h->length;
     s->ring_from = h->ring_from;
-    s->draft_done = draft_saved(h->length);
+    s->draft_done = draft_saved(s);
     for (size_t i = 0; i < s->n_pages; i++)
         TRY(reader_take_part(c, s->pages[i], e->pages.bytes, err));
     if (session_boundary(s) > 0) {
