@@ -379,7 +379,7 @@ static void choice_on_warning(choice *c, const chat_event *event)
         code = "tool_call_malformed";
         served_model_count_malformed(a->served);
     }
-    request_warn(a, code, at);
+    request_warn_choice(a, c->index, code, at);
 }
 
 static void choice_on_chat(choice *c, const chat_event *event)

@@ -39,11 +39,21 @@ void request_fini(request *a)
 
 void request_warn(request *a, const char *code, const char *at)
 {
-    if (a->n_warnings == REQUEST_MAX_WARNINGS)
+    request_warn_choice(a, 0, code, at);
+}
+
+void request_warn_choice(request *a, uint32_t choice, const char *code, const char *at)
+{
+    size_t i = a->n_warnings;
+    while (i > 0 && a->warnings[i - 1].choice > choice)
+        i--;
+    if (i == REQUEST_MAX_WARNINGS)
         return;
-    warning *w = &a->warnings[a->n_warnings++];
-    w->code = code;
-    snprintf(w->at, sizeof w->at, "%s", at);
+    if (a->n_warnings < REQUEST_MAX_WARNINGS)
+        a->n_warnings++;
+    memmove(a->warnings + i + 1, a->warnings + i, (a->n_warnings - 1 - i) * sizeof *a->warnings);
+    a->warnings[i] = (warning){.code = code, .choice = choice};
+    snprintf(a->warnings[i].at, sizeof a->warnings[i].at, "%s", at);
 }
 
 bool request_keep(request *a, void *block, http_error *error)

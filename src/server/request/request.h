@@ -31,6 +31,7 @@ enum {
 typedef struct warning {
     const char *code; /* a constant */
     char at[96];      /* JSON pointer or field name, may be "" */
+    uint32_t choice;
 } warning;
 
 /* Field names of the API for the parts of a conversation, for errors. */
@@ -149,6 +150,9 @@ const json_node *request_made(request *a, strbuf *json, http_error *error);
 
 /* Warnings beyond REQUEST_MAX_WARNINGS are dropped. */
 void request_warn(request *a, const char *code, const char *at);
+/* The same about a choice of the answer, counted from 0. Warnings are in order of the choices, not
+ * in the order in which these end. */
+void request_warn_choice(request *a, uint32_t choice, const char *code, const char *at);
 /* Is the member present and not null? */
 static inline bool node_given(const json_node *node)
 {
