@@ -319,11 +319,11 @@ MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
 /* The rows that a matrix of the model is multiplied with: tokens in the order of the step. */
 typedef struct mote_observed {
-    /* The tensor in the file; not zero-terminated, valid as long as the model. */
+    /* Its name in the file; not zero-terminated, valid as long as the model. */
     const char *name;
     size_t name_bytes;
-    /* The tensor has a matrix for each of so many experts; this is the one of `expert`, and the rows
-     * are those of the tokens that it computes. 0, 0: the tensor is one matrix. */
+    /* The name stands for one matrix of each of so many experts; this is that of `expert`, and the
+     * rows are those of the tokens that it computes. 0, 0: the name stands for one matrix. */
     uint32_t experts, expert;
     const float *rows; /* [n_rows][n_cols] */
     size_t n_rows, n_cols;
