@@ -8,6 +8,7 @@ export class Sidebar {
   constructor(chat) {
     this.chat = chat;
     this.list = byId("conversations");
+    this.confirming = null; // id of the conversation with a button that asks "Really?"
     byId("new-chat").addEventListener("click", () => this.newChat());
     byId("search").addEventListener("input", () => this.draw());
     byId("export-json").addEventListener("click", () => this.exportJson());
@@ -43,7 +44,8 @@ export class Sidebar {
     const current = conversation.id === this.chat.tree.conversation.id;
     const open = button(conversation.title, () => this.open(conversation),
       {class: "title", dir: "auto", "aria-current": current ? "true" : false});
-    const remove = button("Delete", () => this.remove(conversation, remove), {"aria-label": `Delete ${conversation.title}`});
+    const remove = button(this.confirming === conversation.id ? "Really?" : "Delete",
+      () => this.remove(conversation, remove), {"aria-label": `Delete ${conversation.title}`});
     return el("li", {}, open, remove);
   }
 
@@ -53,18 +55,27 @@ export class Sidebar {
     this.draw();
   }
 
-  // The first click changes the button, the second one deletes.
+  // The first click changes the button, for four seconds, also if the list is drawn again. The second one deletes.
   async remove(conversation, control) {
-    if (control.textContent === "Delete") {
+    if (this.confirming !== conversation.id) {
+      if (this.confirming !== null) this.draw();
+      this.confirming = conversation.id;
       control.textContent = "Really?";
-      setTimeout(() => (control.textContent = "Delete"), 4000);
+      setTimeout(() => this.endConfirming(conversation.id), 4000);
       return;
     }
+    this.confirming = null;
     if (conversation.id === this.chat.tree.conversation.id) {
       this.chat.stop();
       this.chat.clear();
     }
     await store.removeConversation(conversation.id);
+    this.draw();
+  }
+
+  endConfirming(id) {
+    if (this.confirming !== id) return;
+    this.confirming = null;
     this.draw();
   }
 

@@ -156,9 +156,8 @@ class Page:
         """Centre of the last visible element that matches, scrolled into view."""
         find = (f"[...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent !== null && !e.disabled && "
                 f"({json.dumps(text)} === null || e.textContent.trim() === {json.dumps(text)})).pop()")
-        self.wait(f"!!{find}")
-        return self.js(f"(() => {{ const e = {find}; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
-                       "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        return self.wait(f"(() => {{ const e = {find}; if (!e) return null; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
+                         "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
 
     def click(self, selector, text=None):
         x, y = self.place(selector, text)
