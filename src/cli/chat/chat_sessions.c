@@ -5,6 +5,7 @@
  * The file of a session is written after each answer. Its KV pages and states are in the prefix cache
  * on disk: the next answer restores them, or prefills the tokens if they are gone.
  */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "base/os.h"
 #include "cli/chat/conversation.h"
 #include "cli/term/output.h"
