@@ -27,7 +27,7 @@ enum {
     MAX_PENDING = 16 << 20     /* bytes that may wait for the writer thread */
 };
 
-static const char file_magic[HEAD_BYTES + 1] = "MOTEANS\n";
+static const char file_magic[HEAD_BYTES] = {'M', 'O', 'T', 'E', 'A', 'N', 'S', '\n'};
 
 typedef struct answer_head {
     uint32_t magic, bytes; /* of the record without this head */
