@@ -554,6 +554,7 @@ class Systems(Planted):
                 ("int f(void)\n{\n    return accept4 (1, 0, 0, 0);\n}\n", "planted.c:4: accept4() is a call"),
                 ("int f(void)\n{\n    return !!memmem(a, 1, b, 1);\n}\n", "memmem() is a call"),
                 ("int f = socket(1, SOCK_STREAM | SOCK_CLOEXEC, 0);\n", "SOCK_CLOEXEC is a constant"),
+                ("char *f = realpath(a, b);\n", "realpath() needs #define _XOPEN_SOURCE"),
                 ("long f = info->st_mtim.tv_sec;\n", "st_mtim is a constant"),
                 ('const char *f = "/proc/self/exe";\n', '"/proc/self/exe" is a file of Linux'),
                 ('const char *f = "%s/sys/x";\n', '"%s/sys/x" is a file of Linux'),
