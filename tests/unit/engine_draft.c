@@ -258,8 +258,8 @@ static void check_drafts(mote_engine *engine, mote_session *s)
     mote_session_free(s);
 }
 
-/* Decodes one token at a time, so that the session leaves rows of the MTP block out. After each
- * token a fork, a fork that is rewound, and a loaded snapshot draft like a session that has
+/* Decodes one token at a time, so that the session leaves rows of the MTP block out. At some
+ * lengths a fork, a fork that is rewound, and a loaded snapshot draft like a session that has
  * computed all tokens in one pass. */
 static void rows_left_out(void **unused)
 {
@@ -274,6 +274,8 @@ static void rows_left_out(void **unused)
         rig_feed(engine, s, &tokens[i], 1, MOTE_LOGITS_NONE);
         const uint64_t missing = s->length - 1 - s->draft_done;
         most = missing > most ? missing : most;
+        if (i % 8 != 0 && (i + 3) % 32 > 3) /* near multiples of 32 all of them */
+            continue;
         MUST(mote_session_fork(&copy, s, &err), &err);
         check_drafts(engine, copy);
         MUST(mote_session_fork(&copy, s, &err), &err);
