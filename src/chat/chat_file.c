@@ -124,29 +124,13 @@ static mote_status chat_file_read_tokens(chat_entry *entry, str text, uint32_t v
     return MOTE_OK;
 }
 
-/* Writes the message without its "tokens" member. */
-static void chat_file_put_message(strbuf *out, const json_node *node)
-{
-    const char *before = "{";
-    for (const json_node *m = json_node_first(node); m != NULL; m = json_node_next(m)) {
-        if (str_is(json_node_name(m), "tokens"))
-            continue;
-        strbuf_text(out, before);
-        json_put_string(out, json_node_name(m));
-        strbuf_text(out, ": ");
-        json_put_as_spelt(out, m);
-        before = ", ";
-    }
-    strbuf_byte(out, '}');
-}
-
 static mote_status chat_file_read_message(mote_chat *chat, const json_node *node, bool first,
                                           bool with_tokens, mote_error *err)
 {
     strbuf text = {0};
     mote_model_info info;
     mote_model_describe(chat->chat_ctx.model, &info);
-    chat_file_put_message(&text, node);
+    json_put_without(&text, node, "tokens");
     mote_status status = strbuf_check(&text, err);
     chat_entry entry = {0};
     if (status == MOTE_OK)

@@ -82,6 +82,8 @@ double json_node_double(const json_node *node);
 void json_put_node(strbuf *out, const json_node *node);
 /* The same, but numbers keep their spelling. */
 void json_put_as_spelt(strbuf *out, const json_node *node);
+/* The same for an object, without its member `name`. */
+void json_put_without(strbuf *out, const json_node *object, const char *name);
 /* Appends a string with quotes. */
 void json_put_string(strbuf *out, str text);
 /* Appends the escaped text without quotes. */

@@ -91,3 +91,18 @@ void json_put_as_spelt(strbuf *out, const json_node *node)
 {
     node_put_tree(out, node, strbuf_put);
 }
+
+void json_put_without(strbuf *out, const json_node *object, const char *name)
+{
+    const char *before = "{";
+    for (const json_node *m = json_node_first(object); m != NULL; m = json_node_next(m)) {
+        if (str_is(json_node_name(m), name))
+            continue;
+        strbuf_text(out, before);
+        json_put_string(out, json_node_name(m));
+        strbuf_text(out, ": ");
+        json_put_as_spelt(out, m);
+        before = ", ";
+    }
+    strbuf_text(out, before[0] == '{' ? "{}" : "}");
+}

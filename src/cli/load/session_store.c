@@ -257,22 +257,6 @@ void session_list_free(session_list *list)
 
 /* ---- export ---- */
 
-/* Writes the message without its "tokens" member. */
-static void put_message(strbuf *out, const json_node *node)
-{
-    const char *before = "{";
-    for (const json_node *m = json_node_first(node); m != NULL; m = json_node_next(m)) {
-        if (str_is(json_node_name(m), "tokens"))
-            continue;
-        strbuf_text(out, before);
-        json_put_string(out, json_node_name(m));
-        strbuf_text(out, ": ");
-        json_put_as_spelt(out, m);
-        before = ", ";
-    }
-    strbuf_byte(out, '}');
-}
-
 int session_put_messages(strbuf *out, const char *name)
 {
     json_doc *doc;
@@ -284,7 +268,7 @@ int session_put_messages(strbuf *out, const char *name)
     strbuf_byte(out, '[');
     for (const char *before = ""; m != NULL; m = json_node_next(m), before = ",\n ") {
         strbuf_text(out, before);
-        put_message(out, m);
+        json_put_without(out, m, "tokens");
     }
     strbuf_text(out, "]\n");
     json_doc_free(doc);
