@@ -330,15 +330,8 @@ static void save_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_blo
 }
 
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                    const mote_session *session, uint64_t apart, uint64_t chain,
-                                    mote_error *err)
-{
-    return disk_session_save_prefix(p, c, scope, session, apart, UINT64_MAX, chain, err);
-}
-
-mote_status disk_session_save_prefix(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                     const mote_session *session, uint64_t apart, uint64_t most,
-                                     uint64_t chain, mote_error *err)
+                                    const mote_session *session, uint64_t apart, uint64_t most,
+                                    uint64_t chain, mote_error *err)
 {
     size_t n_pages, n_states;
     *p = (disk_parts){0};

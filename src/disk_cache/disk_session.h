@@ -54,15 +54,11 @@ typedef struct disk_parts {
 void disk_parts_fini(disk_parts *p);
 
 /* The records that are missing to restore the session at its kept states and at its end. A state is
- * saved if it is at least `apart` tokens after the one before it. p->n 0: there is nothing to
- * write. Existing records are kept for the chain. */
+ * saved if it is at least `apart` tokens after the one before it and not after position `most`.
+ * p->n 0: there is nothing to write. Existing records are kept for the chain. */
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                    const mote_session *session, uint64_t apart, uint64_t chain,
-                                    mote_error *err);
-/* The same without states after position `most`. */
-mote_status disk_session_save_prefix(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                     const mote_session *session, uint64_t apart, uint64_t most,
-                                     uint64_t chain, mote_error *err);
+                                    const mote_session *session, uint64_t apart, uint64_t most,
+                                    uint64_t chain, mote_error *err);
 /* The record of the end of a prompt of n tokens (mote_session_read_end) with so many bytes. False: it
  * has none, because n is a multiple of 32 or the end has tokens of an image. */
 bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_token *tokens,

@@ -89,6 +89,8 @@ bool draft_defers(const pass_segment *seg);
  * computes the others when they are needed. It cannot compute those of image tokens, because their
  * features are gone; passes do not leave them out. */
 uint64_t draft_saved(const mote_session *s);
+/* Clears the rows of a page after the first `rows`, and of the MTP block after `draft_rows`. */
+void engine_clear_page(const mote_engine *e, unsigned char *page, size_t rows, size_t draft_rows);
 /* Computes the missing rows of a session below length - 1, or collects them for draft_flush(). */
 void draft_complete(mote_session *s);
 void draft_flush(mote_engine *e);

@@ -74,17 +74,21 @@ size_t mote_session_blocks(const mote_session *s, mote_block *out, size_t room)
     return n;
 }
 
-void mote_engine_clear_page(const mote_engine *e, void *page, size_t rows)
+void engine_clear_page(const mote_engine *e, unsigned char *page, size_t rows, size_t draft_rows)
 {
     const cache_layout *l = &e->forward.layout;
     const attn_shape *shape = &l->attention;
     for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++) {
         const bool draft = l->drafts && cell / shape->kv_heads == l->draft_layer;
-        const size_t from = draft && rows > 0 ? rows - 1 : rows;
+        const size_t from = draft ? draft_rows : rows;
         if (from < KERN_PAGE)
-            kv_clear_from(shape->kv, (unsigned char *)page + cell * 2 * kv_half_bytes(shape->kv),
-                          from);
+            kv_clear_from(shape->kv, page + cell * 2 * kv_half_bytes(shape->kv), from);
     }
+}
+
+void mote_engine_clear_page(const mote_engine *e, void *page, size_t rows)
+{
+    engine_clear_page(e, page, rows, rows > 0 ? rows - 1 : 0);
 }
 
 /* ---- a session with blocks from elsewhere ---- */

@@ -99,19 +99,6 @@ static mote_status writer_put_part(void *ctx, void *data, size_t bytes, mote_err
     return writer_put(ctx, data, bytes, err);
 }
 
-/* Clears what the session has not written, or may not have: it may be data of another session. */
-static void snapshot_clear_page(const mote_session *s, unsigned char *page)
-{
-    const cache_layout *l = &s->engine->forward.layout;
-    const attn_shape *shape = &l->attention;
-    mote_engine_clear_page(s->engine, page, (size_t)((s->length - 1) % KERN_PAGE) + 1);
-    for (uint32_t head = 0; l->drafts && head < shape->kv_heads; head++)
-        kv_clear_from(shape->kv,
-                      page +
-                          (l->draft_layer * shape->kv_heads + head) * 2 * kv_half_bytes(shape->kv),
-                      (size_t)(draft_saved(s) % KERN_PAGE));
-}
-
 static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     const size_t bytes = s->engine->pages.bytes;
@@ -123,7 +110,9 @@ static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, m
     if (last == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes to copy a KV page", bytes);
     memcpy(last, s->pages[s->n_pages - 1], bytes);
-    snapshot_clear_page(s, last);
+    /* What the session has not written, or may not have: it may be data of another one. */
+    engine_clear_page(s->engine, last, (size_t)((s->length - 1) % KERN_PAGE) + 1,
+                      (size_t)(draft_saved(s) % KERN_PAGE));
     mote_status status = writer_put(w, last, bytes, err);
     mem_free(last);
     return status;
