@@ -4,10 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_model
 command -v python3 >/dev/null || exit 77
-MOTE_CACHE=$work/cache
-export MOTE_CACHE
-MOTE_CACHE_DISK=50MB
-export MOTE_CACHE_DISK
+use_disk_cache
 python3 - "$work/system.txt" <<'END'
 import sys
 open(sys.argv[1], "w").write(" ".join(f"Rule {i}: answer question {i} in {i + 2} short words." for i in range(60)))
@@ -17,7 +14,6 @@ END
 ask() {
     call 0 run "$model" --json --temp 0 -t 1 -n 24 -s "@$1" "$2"
 }
-content() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["content"])' "$work/out"; }
 records() { ls "$work/cache/prefix" 2>/dev/null | grep -c "\.$1\$"; }
 
 # The first answer computes everything and saves its prompt.

@@ -33,6 +33,18 @@ need_model() {
     [ -f "$model" ] || { echo "no $model"; exit 77; }
 }
 
+# The prefix cache on disk, for tests that share it between processes.
+use_disk_cache() {
+    MOTE_CACHE=$work/cache
+    MOTE_CACHE_DISK=50MB
+    export MOTE_CACHE MOTE_CACHE_DISK
+}
+
+# The answer of the last call of mote run --json.
+content() {
+    python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["content"])' "$work/out"
+}
+
 # call CODE ARGUMENTS...: runs mote without input; its output is in $work/out and $work/err.
 call() {
     wanted=$1

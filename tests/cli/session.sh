@@ -4,10 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_model
 command -v python3 >/dev/null || exit 77
-MOTE_CACHE=$work/cache
-export MOTE_CACHE
-MOTE_CACHE_DISK=50MB
-export MOTE_CACHE_DISK
+use_disk_cache
 long=$(python3 -c 'print(" ".join(f"Item {i} costs {i * 3} coins." for i in range(60)))')
 
 # say NAME PROMPT [FLAG]: one turn of a session, as JSON.
@@ -16,7 +13,6 @@ say() {
     shift 2
     call 0 run "$model" --json --temp 0 -t 1 -n 20 --session "$name" "$@" "$prompt"
 }
-content() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["content"])' "$work/out"; }
 used() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["usage"][sys.argv[2]])' "$work/out" "$1"; }
 
 # Two turns in two processes: the second one restores the first one.
