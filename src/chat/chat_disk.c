@@ -33,14 +33,15 @@ static void disk_on_report(void *with, const char *text)
     atomic_store(&d->has_problem, true);
 }
 
-mote_status chat_disk_open(chat_disk **out, const char *directory, uint64_t bytes, mote_error *err)
+mote_status chat_disk_open(chat_disk **out, const char *directory, uint64_t bytes,
+                           const disk_cipher *cipher, mote_error *err)
 {
     *out = NULL;
     chat_disk *d = mem_new(1, sizeof *d);
     if (d == NULL)
         return chat_out_of_memory(err);
     const disk_writer_calls calls = {.report = disk_on_report, .with = d};
-    mote_status status = disk_cache_open(&d->cache, directory, bytes, false, err);
+    mote_status status = disk_cache_open(&d->cache, directory, bytes, false, cipher, err);
     if (status == MOTE_OK)
         status = disk_writer_new(&d->writer, d->cache, &calls, err);
     if (status != MOTE_OK) {

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "disk_cache/disk_cipher.h"
 
 #include <mote_chat.h>
 
@@ -26,7 +27,9 @@ typedef enum chat_disk_extent {
     CHAT_DISK_PROMPT /* the prompt if it is long: another one may begin equally */
 } chat_disk_extent;
 
-mote_status chat_disk_open(chat_disk **out, const char *directory, uint64_t bytes, mote_error *err);
+/* `bytes`: of disk_cache_open, as is the cipher. */
+mote_status chat_disk_open(chat_disk **out, const char *directory, uint64_t bytes,
+                           const disk_cipher *cipher, mote_error *err);
 /* Call chat_disk_flush before, to complete the last save. NULL is allowed. */
 void chat_disk_close(chat_disk *d);
 
@@ -36,9 +39,12 @@ void chat_set_disk(mote_chat *chat, chat_disk *d, chat_disk_extent extent);
 bool chat_disk_flush(chat_disk *d, double seconds);
 /* Tokens of the last prompt that came from the disk. */
 uint64_t chat_disk_restored(const mote_chat *chat);
-/* mote_chat_save without PATH.state: the state is on the disk. `members`: more of the JSON object, or
- * empty. mote_chat_load reads the file. */
-mote_status chat_save_text(const mote_chat *chat, const char *path, str members, mote_error *err);
+/* Appends what mote_chat_save writes to PATH: the state is on the disk. `members`: more of the JSON
+ * object, or empty. */
+mote_status chat_put_text(strbuf *out, const mote_chat *chat, str members, mote_error *err);
+/* mote_chat_load of such a text. */
+mote_status chat_load_text(mote_chat **out, mote_engine *engine, str text,
+                           const mote_chat_options *options, mote_error *err);
 /* The first failed write, once; NULL: none. Valid until chat_disk_close. */
 const char *chat_disk_problem(chat_disk *d);
 

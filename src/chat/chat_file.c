@@ -5,7 +5,7 @@
  *   PATH        {"mote_chat": 1, "engine": IDENTITY, "tools": [...], "messages": [...]}, messages
  *               in OpenAI's format. Answers also have "tokens", which are used only by an engine
  *               with this identity, or if PATH.state is loaded. Other members are ignored
- *   PATH.state  the session snapshot; not of chat_save_text
+ *   PATH.state  the session snapshot; not of chat_put_text
  */
 #include "base/fpmode.h"
 #include "base/mem.h"
@@ -62,11 +62,16 @@ static void chat_file_put(strbuf *out, const mote_chat *chat, str members)
     strbuf_text(out, "}\n");
 }
 
-mote_status chat_save_text(const mote_chat *chat, const char *path, str members, mote_error *err)
+mote_status chat_put_text(strbuf *out, const mote_chat *chat, str members, mote_error *err)
+{
+    chat_file_put(out, chat, members);
+    return strbuf_check(out, err);
+}
+
+static mote_status chat_save_text(const mote_chat *chat, const char *path, mote_error *err)
 {
     strbuf text = {0};
-    chat_file_put(&text, chat, members);
-    mote_status status = strbuf_check(&text, err);
+    mote_status status = chat_put_text(&text, chat, (str){0}, err);
     if (status == MOTE_OK)
         status = os_file_replace(path, text.p, text.n, err);
     strbuf_fini(&text);
@@ -77,7 +82,7 @@ mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *
 {
     char state[PATH_ROOM];
     TRY(chat_state_path(state, path, err));
-    TRY(chat_save_text(chat, path, (str){0}, err));
+    TRY(chat_save_text(chat, path, err));
     return mote_session_save(chat->session, state, err);
 }
 
@@ -169,6 +174,29 @@ static mote_status chat_file_read_chat(mote_chat *chat, const json_node *root, m
     for (const json_node *node = first; node != NULL; node = json_node_next(node))
         TRY(chat_file_read_message(chat, node, node == first, with_tokens, err));
     return MOTE_OK;
+}
+
+mote_status chat_load_text(mote_chat **out, mote_engine *engine, str text,
+                           const mote_chat_options *options, mote_error *err)
+{
+    FPMODE_SCOPE;
+    mote_chat *chat;
+    json_doc *doc;
+    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    *out = NULL;
+    TRY(chat_open(&chat, engine, options, err));
+    mote_status status = json_doc_read(&doc, text, err);
+    if (status == MOTE_OK) {
+        status = chat_file_read_chat(chat, json_doc_root(doc), err);
+        json_doc_free(doc);
+    }
+    if (status == MOTE_OK)
+        status = mote_session_new(&chat->session, engine, &session, err);
+    if (status == MOTE_OK)
+        *out = chat;
+    else
+        mote_chat_free(chat);
+    return status;
 }
 
 static mote_status chat_file_read(mote_chat *chat, const char *path, mote_error *err)

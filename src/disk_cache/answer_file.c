@@ -24,6 +24,7 @@
 enum {
     HEAD_BYTES = 8,
     RECORD_MAGIC = 0x57534e41, /* ANSW */
+    SEALED_MAGIC = 0x58534e41, /* ANSX */
     MAX_PENDING = 16 << 20     /* bytes that may wait for the writer thread */
 };
 
@@ -31,13 +32,21 @@ static const char file_magic[HEAD_BYTES] = {'M', 'O', 'T', 'E', 'A', 'N', 'S', '
 
 typedef struct answer_head {
     uint32_t magic, bytes; /* of the record without this head */
-    uint64_t check;        /* XXH3-64 of binding and record */
-    disk_key binding;
+    uint64_t check;        /* XXH3-64 of binding and record; sealed: key_id of the cipher */
+    disk_key binding;      /* sealed: zero */
 } answer_head;
+
+/* What comes after the head of a sealed record, before the rest of the record. */
+typedef struct answer_seal {
+    unsigned char salt[DISK_SALT_BYTES];
+    unsigned char tag[DISK_TAG_BYTES];
+    disk_key binding; /* sealed, as the record is */
+} answer_seal;
 
 struct answer_file {
     uint64_t cap;
     disk_key binding;
+    const disk_cipher *cipher; /* NULL: none */
     int directory;
     /* ---- files ---- */
     pthread_mutex_t files;
@@ -169,23 +178,55 @@ static char *file_load(const answer_file *f, uint64_t from, size_t *n)
     return bytes;
 }
 
-/* Calls fn, if not NULL, for the valid records of the binding. Returns the bytes up to the end of
- * the last complete record. */
-static size_t records_walk(const char *bytes, size_t n, const disk_key *binding, answer_file_fn *fn,
+/* The bytes of a sealed record after its salt and tag, in place. False: they are not what was sealed. */
+static bool record_crypt(const disk_cipher *cipher, const answer_head *head, answer_seal *seal,
+                         bool sealing)
+{
+    void *work = cipher->begin(cipher->with, seal->salt, sealing);
+    const disk_piece p = {.with = head,
+                          .with_bytes = sizeof *head,
+                          .in = &seal->binding,
+                          .out = &seal->binding,
+                          .bytes = head->bytes - offsetof(answer_seal, binding),
+                          .tag = seal->tag};
+    const bool ok = work != NULL && cipher->piece(work, &p);
+    cipher->end(work);
+    return ok;
+}
+
+/* The record after its head, decrypted in place. False: it is damaged, or of another binding or key. */
+static bool record_open(const answer_file *f, const answer_head *head, char *bytes, str *out)
+{
+    if (f->cipher == NULL) {
+        *out = (str){bytes, head->bytes};
+        return head->magic == RECORD_MAGIC && disk_key_equal(head->binding, f->binding) &&
+               head->check == record_check(head->binding, bytes, head->bytes);
+    }
+    answer_seal *seal = (answer_seal *)(void *)bytes; /* records are aligned to 8 bytes */
+    if (head->magic != SEALED_MAGIC || head->check != f->cipher->key_id ||
+        head->bytes < sizeof *seal || !record_crypt(f->cipher, head, seal, false))
+        return false;
+    *out = (str){bytes + sizeof *seal, head->bytes - sizeof *seal};
+    return disk_key_equal(seal->binding, f->binding);
+}
+
+/* Calls fn, if not NULL, for the valid records of the binding and the key, which it decrypts. Returns
+ * the bytes up to the end of the last complete record. */
+static size_t records_walk(const answer_file *f, char *bytes, size_t n, answer_file_fn *fn,
                            void *with)
 {
     size_t at = 0;
     answer_head head;
+    str record;
     while (n - at >= sizeof head) {
         memcpy(&head, bytes + at, sizeof head);
         const uint64_t size = record_size(head.bytes);
-        if (head.magic != RECORD_MAGIC || size > n - at)
+        if ((head.magic != RECORD_MAGIC && head.magic != SEALED_MAGIC) || size > n - at)
             break;
-        const char *record = bytes + at + sizeof head;
+        char *body = bytes + at + sizeof head;
         at += (size_t)size;
-        if (fn != NULL && disk_key_equal(head.binding, *binding) &&
-            head.check == record_check(head.binding, record, head.bytes))
-            fn(with, (str){record, head.bytes});
+        if (fn != NULL && record_open(f, &head, body, &record))
+            fn(with, record);
     }
     return at;
 }
@@ -200,7 +241,7 @@ static bool file_repair(answer_file *f)
     char *bytes = file_load(f, f->valid_to, &n);
     if (bytes == NULL)
         return false;
-    const size_t whole = records_walk(bytes, n, &f->binding, NULL, NULL);
+    const size_t whole = records_walk(f, bytes, n, NULL, NULL);
     mem_free(bytes);
     f->valid_to += whole;
     return whole == n || ftruncate(f->fd, (off_t)f->valid_to) == 0;
@@ -305,7 +346,7 @@ static void *writer_run(void *with)
 /* ---- public ---- */
 
 mote_status answer_file_open(answer_file **out, const char *directory, uint64_t cap,
-                             disk_key binding, mote_error *err)
+                             disk_key binding, const disk_cipher *cipher, mote_error *err)
 {
     *out = NULL;
     answer_file *f = mem_new(1, sizeof *f);
@@ -313,6 +354,7 @@ mote_status answer_file_open(answer_file **out, const char *directory, uint64_t 
         return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
     f->cap = cap;
     f->binding = binding;
+    f->cipher = cipher;
     f->fd = -1;
     f->valid_to = f->read_to = HEAD_BYTES;
     f->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -350,25 +392,52 @@ void answer_file_close(answer_file *f)
     mem_free(f);
 }
 
-void answer_file_append(answer_file *f, str record)
+/* Appends head, bytes and padding. False: there is no room. */
+static bool pending_add(strbuf *pending, const answer_head *head, const void *bytes)
 {
     static const char zeros[8];
+    const size_t size = (size_t)record_size(head->bytes);
+    if (pending->n + size > MAX_PENDING || !strbuf_reserve(pending, size))
+        return false;
+    strbuf_put(pending, (str){(const char *)head, sizeof *head});
+    strbuf_put(pending, (str){bytes, head->bytes});
+    strbuf_put(pending, (str){zeros, size - sizeof *head - head->bytes});
+    return true;
+}
+
+/* The sealed form of a record, to be freed. NULL: out of memory. */
+static answer_seal *record_seal(const answer_file *f, str record, answer_head *head)
+{
+    answer_seal *seal = mem_new(1, sizeof *seal + record.n);
+    *head = (answer_head){.magic = SEALED_MAGIC,
+                          .bytes = (uint32_t)(sizeof *seal + record.n),
+                          .check = f->cipher->key_id};
+    if (seal == NULL)
+        return NULL;
+    seal->binding = f->binding;
+    memcpy(seal + 1, record.p, record.n);
+    if (os_random(seal->salt, sizeof seal->salt) && record_crypt(f->cipher, head, seal, true))
+        return seal;
+    mem_free(seal);
+    return NULL;
+}
+
+void answer_file_append(answer_file *f, str record)
+{
     if (record.n > MAX_PENDING)
         return;
-    const answer_head head = {.magic = RECORD_MAGIC,
-                              .bytes = (uint32_t)record.n,
-                              .check = record_check(f->binding, record.p, record.n),
-                              .binding = f->binding};
-    const size_t size = (size_t)record_size(record.n);
+    answer_head head = {.magic = RECORD_MAGIC, .bytes = (uint32_t)record.n, .binding = f->binding};
+    answer_seal *sealed = NULL;
+    if (f->cipher == NULL)
+        head.check = record_check(f->binding, record.p, record.n);
+    else if ((sealed = record_seal(f, record, &head)) == NULL)
+        return;
     pthread_mutex_lock(&f->lock);
-    if (f->pending.n + size <= MAX_PENDING && strbuf_reserve(&f->pending, size)) {
-        strbuf_put(&f->pending, (str){(const char *)&head, sizeof head});
-        strbuf_put(&f->pending, record);
-        strbuf_put(&f->pending, (str){zeros, size - sizeof head - record.n});
+    if (pending_add(&f->pending, &head, sealed != NULL ? (const void *)sealed : record.p))
         pthread_cond_signal(&f->changed);
-    }
-    f->pending.failed = false; /* the record is lost */
+    f->pending.failed = false; /* else the record is lost */
     pthread_mutex_unlock(&f->lock);
+    mem_free(sealed);
 }
 
 void answer_file_read(answer_file *f, answer_file_fn *fn, void *with)
@@ -379,7 +448,7 @@ void answer_file_read(answer_file *f, answer_file_fn *fn, void *with)
     if (changed && file_enter(f)) {
         char *bytes = file_load(f, f->read_to, &n);
         if (bytes != NULL)
-            f->read_to += records_walk(bytes, n, &f->binding, fn, with);
+            f->read_to += records_walk(f, bytes, n, fn, with);
         mem_free(bytes);
         file_leave(f);
     }

@@ -9,6 +9,9 @@
  *   head      8 bytes: "MOTEANS\n"
  *   record    answer_head, then head.bytes bytes, padded with zeros to a multiple of 8
  *
+ * With a cipher (disk_cipher.h) the bytes are a salt, a tag, and sealed binding and record. Records
+ * of another key, and those that are not encrypted, are skipped.
+ *
  * Records are appended under a lock (flock) and never change. A damaged record is skipped. One that a
  * killed process left unfinished, or a damaged head with all that follows, is cut off by the next
  * writer. At the size limit the newest half moves to a new file. Nothing is synced: after a power failure the last answers may be
@@ -25,9 +28,9 @@
 typedef struct answer_file answer_file;
 
 /* The directory must exist. cap: most bytes of the file. binding: only records with the same one
- * are read. Starts a thread, which writes. */
+ * are read. cipher: NULL, or it must outlive the object. Starts a thread, which writes. */
 mote_status answer_file_open(answer_file **out, const char *directory, uint64_t cap,
-                             disk_key binding, mote_error *err);
+                             disk_key binding, const disk_cipher *cipher, mote_error *err);
 /* Writes what is pending. NULL is allowed. */
 void answer_file_close(answer_file *f);
 

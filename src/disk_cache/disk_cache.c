@@ -26,6 +26,7 @@ struct disk_cache {
     disk_directory directory; /* files */
     bool read_only;
     uint64_t cap;
+    const disk_cipher *cipher;       /* NULL: none */
     atomic_uint_fast64_t generation; /* of the index; changed under `files` */
 
     pthread_mutex_t lock;
@@ -41,8 +42,7 @@ static bool scan_known(void *with, disk_key key, uint64_t bytes)
     disk_cache *c = with;
     pthread_mutex_lock(&c->lock);
     disk_entry *e = disk_index_find(&c->index, key);
-    const bool same = e != NULL && bytes > DISK_HEAD_BYTES &&
-                      e->bytes == disk_record_bytes(bytes - DISK_HEAD_BYTES);
+    const bool same = e != NULL && e->bytes == disk_whole_blocks(bytes);
     if (same)
         e->seen = true;
     pthread_mutex_unlock(&c->lock);
@@ -63,7 +63,7 @@ static void scan_found(void *with, const disk_entry *e)
 /* Under `files`, with the lock of the directory unless it is read only. */
 static mote_status cache_scan(disk_cache *c, mote_error *err)
 {
-    const disk_scan scan = {scan_known, scan_found, c};
+    const disk_scan scan = {c->cipher, scan_known, scan_found, c};
     pthread_mutex_lock(&c->lock);
     for (uint32_t i = 0; i < c->index.n; i++)
         c->index.entries[i].seen = false;
@@ -123,7 +123,7 @@ static bool cache_shrink(disk_cache *c)
 }
 
 mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t cap, bool read_only,
-                            mote_error *err)
+                            const disk_cipher *cipher, mote_error *err)
 {
     *out = NULL;
     disk_cache *c = mem_new(1, sizeof *c);
@@ -134,6 +134,7 @@ mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t ca
     pthread_mutex_init(&c->lock, NULL);
     c->cap = cap;
     c->read_only = read_only;
+    c->cipher = cipher;
     mote_status status = disk_directory_open(&c->directory, directory, read_only, err);
     if (status == MOTE_OK && read_only)
         status = cache_scan(c, err);
@@ -185,10 +186,17 @@ uint64_t disk_cache_cap(const disk_cache *c)
 
 /* ---- the index ---- */
 
+/* Under `lock`: a record that can be used. */
+static disk_entry *cache_find(const disk_cache *c, disk_key key)
+{
+    disk_entry *e = disk_index_find(&c->index, key);
+    return e != NULL && !e->is_foreign ? e : NULL;
+}
+
 bool disk_cache_has(disk_cache *c, disk_key key)
 {
     pthread_mutex_lock(&c->lock);
-    const bool has = disk_index_find(&c->index, key) != NULL;
+    const bool has = cache_find(c, key) != NULL;
     pthread_mutex_unlock(&c->lock);
     return has;
 }
@@ -225,7 +233,7 @@ uint64_t disk_cache_begin_chain(disk_cache *c)
 bool disk_cache_keep(disk_cache *c, disk_key key, uint64_t chain)
 {
     pthread_mutex_lock(&c->lock);
-    disk_entry *e = disk_index_find(&c->index, key);
+    disk_entry *e = cache_find(c, key);
     if (e != NULL) {
         e->chain = chain;
         e->used = disk_time();
@@ -240,8 +248,8 @@ bool disk_cache_keep(disk_cache *c, disk_key key, uint64_t chain)
 static void cache_drop(disk_cache *c, disk_key key, disk_kind kind)
 {
     char name[DISK_NAME_BYTES];
-    disk_record_name(name, key, kind);
-    unlinkat(c->directory.fd, name, 0);
+    if (disk_file_name(name, c->cipher, key, kind))
+        unlinkat(c->directory.fd, name, 0);
     pthread_mutex_lock(&c->lock);
     disk_index_remove(&c->index, key);
     pthread_mutex_unlock(&c->lock);
@@ -316,7 +324,8 @@ static mote_status put_failed(mote_error *err)
 static mote_status put_begin(disk_cache *c, const disk_head *head, uint64_t chain, int *fd,
                              mote_error *err)
 {
-    const uint64_t bytes = disk_record_bytes(head->payload_bytes);
+    const bool sealed = c->cipher != NULL;
+    const uint64_t bytes = disk_record_bytes(head->payload_bytes, sealed);
     mote_status status = MOTE_OK;
     *fd = -1;
     TRY(cache_enter(c, err));
@@ -327,7 +336,8 @@ static mote_status put_begin(disk_cache *c, const disk_head *head, uint64_t chai
         status = err_set(err, MOTE_E_FULL, "%llu bytes do not fit into the disk cache of %llu",
                          (unsigned long long)bytes, (unsigned long long)c->cap);
     } else if (!exists) {
-        *fd = disk_directory_new_file(&c->directory, head->payload_bytes + DISK_HEAD_BYTES);
+        *fd = disk_directory_new_file(&c->directory,
+                                      disk_record_file_bytes(head->payload_bytes, sealed));
         if (*fd < 0)
             status = put_failed(err);
     }
@@ -344,10 +354,11 @@ static void put_count(disk_cache *c, const disk_head *head, uint64_t chain)
                     .kind = (disk_kind)head->kind,
                     .ns = head->ns,
                     .position = head->position,
-                    .bytes = disk_record_bytes(head->payload_bytes),
+                    .bytes = disk_record_bytes(head->payload_bytes, c->cipher != NULL),
                     .created = head->created,
                     .used = head->created,
-                    .chain = chain};
+                    .chain = chain,
+                    .is_sealed = c->cipher != NULL};
     memcpy(e.label, head->label, sizeof e.label);
     c->directory.counters.written++;
     c->directory.counters.write_bytes += e.bytes;
@@ -365,7 +376,8 @@ static mote_status put_end(disk_cache *c, const disk_head *head, uint64_t chain,
 {
     char name[DISK_NAME_BYTES];
     mote_error why;
-    disk_record_name(name, head->key, (disk_kind)head->kind);
+    if (!disk_file_name(name, c->cipher, head->key, (disk_kind)head->kind) && status == MOTE_OK)
+        status = err_set(err, MOTE_E_IO, "cannot encrypt the name of a record");
     if (cache_enter(c, &why) != MOTE_OK) { /* the next scan finds the file without a writer */
         c->directory.own[0] = '\0';
         return status != MOTE_OK ? status : err_set(err, MOTE_E_IO, "%s", why.text);
@@ -390,7 +402,7 @@ mote_status disk_cache_put(disk_cache *c, disk_head *head, uint64_t chain, disk_
     pthread_mutex_lock(&c->puts);
     mote_status status = put_begin(c, head, chain, &fd, err);
     if (status == MOTE_OK && fd >= 0) {
-        status = disk_record_write(fd, head, source, with, err);
+        status = disk_record_write(fd, c->cipher, head, source, with, err);
         status = put_end(c, head, chain, status, err);
         close(fd); /* until here the lock of the file says that it has a writer */
     }
@@ -408,7 +420,10 @@ void disk_cache_end_chain(disk_cache *c)
 static int cache_open_record(disk_cache *c, disk_key key, disk_kind kind, mote_error *err)
 {
     char name[DISK_NAME_BYTES];
-    disk_record_name(name, key, kind);
+    if (!disk_file_name(name, c->cipher, key, kind)) {
+        err_set(err, MOTE_E_IO, "cannot encrypt the name of a record");
+        return -1;
+    }
     const int fd = openat(c->directory.fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
         err_set(err, MOTE_E_IO, "cannot open %s: %s", name, strerror(errno));
@@ -440,12 +455,12 @@ mote_status disk_cache_get(disk_cache *c, const disk_head *wanted, void *to,
     const int fd = cache_open_record(c, wanted->key, kind, err);
     if (fd < 0)
         return MOTE_E_IO;
-    disk_head head;
-    mote_status status = disk_record_read_head(fd, &head, err);
-    if (status == MOTE_OK && !disk_head_same(&head, wanted))
+    disk_record record;
+    mote_status status = disk_record_read_head(fd, c->cipher, &record, err);
+    if (status == MOTE_OK && (record.is_foreign || !disk_head_same(&record.head, wanted)))
         status = err_set(err, MOTE_E_MISMATCH, "the record has another content");
     if (status == MOTE_OK)
-        status = disk_record_read_payload(fd, &head, to, cancel, err);
+        status = disk_record_read_payload(fd, c->cipher, &record, to, cancel, err);
     close(fd);
     if (status == MOTE_E_FORMAT)
         cache_drop_damaged(c, wanted->key, kind);
@@ -474,7 +489,9 @@ size_t disk_cache_list(disk_cache *c, disk_item *out, size_t room)
                              .bytes = e->bytes,
                              .created = e->created,
                              .used = e->used,
-                             .hits = e->hits};
+                             .hits = e->hits,
+                             .is_sealed = e->is_sealed,
+                             .is_foreign = e->is_foreign};
         memcpy(out[i].label, e->label, sizeof out[i].label);
     }
     pthread_mutex_unlock(&c->lock);
@@ -489,10 +506,10 @@ mote_status disk_cache_verify(disk_cache *c, disk_key key, mote_error *err)
     const int fd = cache_open_record(c, key, kind, err);
     if (fd < 0)
         return MOTE_E_IO;
-    disk_head head;
-    mote_status status = disk_record_read_head(fd, &head, err);
+    disk_record record;
+    mote_status status = disk_record_read_head(fd, c->cipher, &record, err);
     if (status == MOTE_OK)
-        status = disk_record_read_payload(fd, &head, NULL, NULL, err);
+        status = disk_record_read_payload(fd, c->cipher, &record, NULL, NULL, err);
     close(fd);
     if (status == MOTE_E_FORMAT && !c->read_only)
         cache_drop_damaged(c, key, kind);
@@ -507,8 +524,12 @@ void disk_cache_read_stats(disk_cache *c, disk_stats *out)
     *out = c->stats;
     out->cap = c->cap;
     out->bytes = c->index.bytes;
-    for (uint32_t i = 0; i < c->index.n; i++)
-        *(c->index.entries[i].kind == DISK_STATE ? &out->states : &out->pages) += 1;
+    for (uint32_t i = 0; i < c->index.n; i++) {
+        const disk_entry *e = &c->index.entries[i];
+        *(e->kind == DISK_STATE ? &out->states : &out->pages) += 1;
+        *(e->is_sealed ? &out->sealed : &out->plain) += 1;
+        out->foreign += e->is_sealed && e->is_foreign;
+    }
     pthread_mutex_unlock(&c->lock);
     out->written = now.written;
     out->write_bytes = now.write_bytes;

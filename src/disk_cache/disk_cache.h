@@ -23,9 +23,11 @@ typedef struct disk_cache disk_cache;
 
 /* Opens the directory, creates it with mode 0700 if it does not exist, and reads the heads of its
  * records. `cap` in bytes for everything in it; records above it are evicted. read_only: for lists;
- * put and remove fail. */
+ * put and remove fail. With a cipher, which must outlive the cache, records are encrypted. Those of
+ * another key, and those that are not encrypted, count for the cap but are never found; without a
+ * cipher encrypted ones are not. */
 mote_status disk_cache_open(disk_cache **out, const char *directory, uint64_t cap, bool read_only,
-                            mote_error *err);
+                            const disk_cipher *cipher, mote_error *err);
 /* NULL is allowed. */
 void disk_cache_close(disk_cache *c);
 /* Has another process changed the directory? Reads 64 bytes. */
@@ -59,7 +61,7 @@ mote_status disk_cache_put(disk_cache *c, disk_head *head, uint64_t chain, disk_
                            void *with, mote_error *err);
 
 /* Reads the record that `wanted` describes to `to`. MOTE_E_FORMAT: it was damaged, and is removed.
- * MOTE_E_MISMATCH: it is another one. MOTE_E_IO: it is gone. */
+ * MOTE_E_MISMATCH: it is another one, or of another key. MOTE_E_IO: it is gone. */
 mote_status disk_cache_get(disk_cache *c, const disk_head *wanted, void *to,
                            const atomic_bool *cancel, mote_error *err);
 
@@ -69,6 +71,7 @@ typedef struct disk_item {
     disk_key key, binding;
     disk_kind kind;
     uint64_t ns, position, bytes, created, used, hits;
+    bool is_sealed, is_foreign; /* as in disk_record */
     char label[DISK_LABEL];
 } disk_item;
 
@@ -77,12 +80,16 @@ size_t disk_cache_list(disk_cache *c, disk_item *out, size_t room);
 /* Removes a record, or all. */
 mote_status disk_cache_remove(disk_cache *c, disk_key key, mote_error *err);
 mote_status disk_cache_remove_all(disk_cache *c, mote_error *err);
-/* Reads a whole record and compares its checksums. A damaged one is removed, unless read_only. */
+/* Reads a whole record and compares its checksums. A damaged one is removed, unless read_only.
+ * MOTE_E_MISMATCH: it is encrypted with another key. */
 mote_status disk_cache_verify(disk_cache *c, disk_key key, mote_error *err);
 
 typedef struct disk_stats {
     uint64_t cap, bytes;    /* now */
     uint64_t pages, states; /* records */
+    uint64_t sealed;        /* records that are encrypted */
+    uint64_t foreign;       /* of them, those of another key */
+    uint64_t plain;         /* records that are not encrypted */
     uint64_t written,
         write_bytes;  /* records and bytes, of all processes since the directory exists */
     uint64_t evicted; /* records, likewise */

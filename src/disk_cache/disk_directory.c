@@ -138,50 +138,87 @@ static void scan_temporary(disk_directory *d, const char *name)
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         unlinkat(d->fd, name, 0);
     else if (fstat(fd, &info) == 0)
-        d->temporary_bytes += disk_record_bytes((uint64_t)info.st_size);
+        d->temporary_bytes += disk_whole_blocks((uint64_t)info.st_size);
     close(fd);
 }
+
+/* The key of a record to its name, or back. */
+static bool map_name(const disk_cipher *cipher, disk_key in, bool back, disk_key *out)
+{
+    unsigned char from[DISK_NAME_KEY_BYTES], to[DISK_NAME_KEY_BYTES];
+    _Static_assert(sizeof in == sizeof from, "a 128-bit hash");
+    *out = in;
+    if (cipher == NULL)
+        return true;
+    memcpy(from, &in, sizeof from);
+    const bool ok = cipher->map_name(cipher->with, from, back, to);
+    if (ok)
+        memcpy(out, to, sizeof to);
+    return ok;
+}
+
+bool disk_file_name(char out[DISK_NAME_BYTES], const disk_cipher *cipher, disk_key key,
+                    disk_kind kind)
+{
+    disk_key name;
+    const bool ok = map_name(cipher, key, false, &name);
+    disk_record_name(out, name, kind);
+    return ok;
+}
+
+/* A file with the name of a record. */
+typedef struct scan_file {
+    const char *name;
+    disk_key named; /* by the file */
+    disk_key key;   /* what the name stands for */
+    disk_kind kind;
+} scan_file;
 
 /* Reads the head. MOTE_E_FORMAT, MOTE_E_MISMATCH: it is damaged, of another version, or its key does
  * not agree with the name. Other errors, such as too many open files, say nothing about the record. */
-static mote_status scan_read_head(const disk_directory *d, const char *name, disk_key key,
-                                  disk_kind kind, disk_head *head)
+static mote_status scan_read_head(const disk_directory *d, const disk_cipher *cipher,
+                                  const scan_file *f, disk_record *out)
 {
-    const int fd = openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = openat(d->fd, f->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return MOTE_E_IO;
-    mote_status status = disk_record_read_head(fd, head, NULL);
-    if (status == MOTE_OK && !(disk_key_equal(head->key, key) && head->kind == (uint32_t)kind))
-        status = MOTE_E_MISMATCH;
+    mote_status status = disk_record_read_head(fd, cipher, out, NULL);
     close(fd);
+    const disk_key expected = out->is_foreign ? f->named : f->key;
+    const bool unknown = out->is_sealed && out->is_foreign; /* its key is encrypted */
+    if (status == MOTE_OK && (out->head.kind != (uint32_t)f->kind ||
+                              !(unknown || disk_key_equal(out->head.key, expected))))
+        status = MOTE_E_MISMATCH;
     return status;
 }
 
-static void scan_record(disk_directory *d, const disk_scan *scan, const char *name, disk_key key,
-                        disk_kind kind)
+static void scan_record(disk_directory *d, const disk_scan *scan, const scan_file *f)
 {
     struct stat info;
-    disk_head head;
-    if (fstatat(d->fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+    disk_record record;
+    if (fstatat(d->fd, f->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
         return;
-    if (scan->known(scan->with, key, (uint64_t)info.st_size))
+    if (scan->known(scan->with, f->key, (uint64_t)info.st_size))
         return;
-    const mote_status status = scan_read_head(d, name, key, kind, &head);
+    const mote_status status = scan_read_head(d, scan->cipher, f, &record);
     if (status != MOTE_OK) {
         if (d->lock >= 0 && (status == MOTE_E_FORMAT || status == MOTE_E_MISMATCH))
-            unlinkat(d->fd, name, 0); /* never used again */
+            unlinkat(d->fd, f->name, 0); /* never used again */
         return;
     }
-    disk_entry e = {.key = key,
-                    .parent = head.parent,
-                    .binding = head.binding,
-                    .kind = kind,
-                    .ns = head.ns,
-                    .position = head.position,
-                    .bytes = disk_record_bytes(head.payload_bytes),
-                    .created = head.created,
-                    .used = head.created};
-    memcpy(e.label, head.label, sizeof e.label);
+    const disk_head *head = &record.head;
+    disk_entry e = {.key = f->key,
+                    .parent = record.is_foreign ? (disk_key){{0, 0}} : head->parent,
+                    .binding = head->binding,
+                    .kind = f->kind,
+                    .ns = head->ns,
+                    .position = head->position,
+                    .bytes = disk_whole_blocks((uint64_t)info.st_size),
+                    .created = head->created,
+                    .used = head->created,
+                    .is_sealed = record.is_sealed,
+                    .is_foreign = record.is_foreign};
+    memcpy(e.label, head->label, sizeof e.label);
     scan->found(scan->with, &e);
 }
 
@@ -196,14 +233,14 @@ mote_status disk_directory_scan(disk_directory *d, const disk_scan *scan, mote_e
     }
     d->temporary_bytes = 0;
     for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        disk_key key;
-        disk_kind kind;
+        scan_file f = {.name = e->d_name};
         if (strncmp(e->d_name, temporary_prefix, strlen(temporary_prefix)) == 0) {
             if (d->lock >= 0 && strcmp(e->d_name, d->own) != 0)
                 scan_temporary(d, e->d_name);
         }
-        if (disk_record_parse_name(e->d_name, &key, &kind))
-            scan_record(d, scan, e->d_name, key, kind);
+        if (disk_record_parse_name(e->d_name, &f.named, &f.kind) &&
+            map_name(scan->cipher, f.named, true, &f.key))
+            scan_record(d, scan, &f);
     }
     closedir(dir);
     return MOTE_OK;

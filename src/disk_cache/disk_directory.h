@@ -42,9 +42,15 @@ void disk_directory_unlock(disk_directory *d, bool changed);
 /* Reads the counters without the lock. */
 void disk_directory_peek(const disk_directory *d, disk_counters *out);
 
+/* The name of the file of a record, which depends on the cipher. False: the cipher failed. */
+bool disk_file_name(char out[DISK_NAME_BYTES], const disk_cipher *cipher, disk_key key,
+                    disk_kind kind);
+
 /* Calls `found` for each record; a record that `known` accepts is not opened. Files with an invalid
- * head are removed, and temporary files without a writer. Under the lock, or read only. */
+ * head are removed, and temporary files without a writer. Under the lock, or read only. A foreign
+ * record has the key that its name stands for, and no parent. */
 typedef struct disk_scan {
+    const disk_cipher *cipher; /* NULL: none */
     bool (*known)(void *with, disk_key key, uint64_t bytes);
     void (*found)(void *with, const disk_entry *e);
     void *with;

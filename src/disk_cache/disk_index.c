@@ -138,9 +138,9 @@ disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now)
         disk_entry *e = &x->entries[i];
         if (e->dependents > 0 || e->chain == chain)
             continue;
-        const double value = e->kind == DISK_STATE    ? state_value(x, e, now)
-                             : entry_is_fresh(e, now) ? (double)INFINITY
-                                                      : 0;
+        const double value = e->kind == DISK_STATE && !e->is_foreign ? state_value(x, e, now)
+                             : entry_is_fresh(e, now)                ? (double)INFINITY
+                                                                     : 0;
         if (found == NULL || value < least || (value <= least && e->used < found->used)) {
             found = e;
             least = value;

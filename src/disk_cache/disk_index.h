@@ -20,6 +20,8 @@ typedef struct disk_entry {
     uint32_t dependents;    /* scratch of disk_index_least */
     bool state_here;        /* likewise */
     bool seen;              /* scratch of a scan of the directory */
+    bool is_sealed;         /* encrypted */
+    bool is_foreign;        /* of another key (disk_record): counted and evicted, never used */
     char label[DISK_LABEL];
 } disk_entry;
 
@@ -44,7 +46,7 @@ void disk_index_remove(disk_index *x, disk_key key);
  * divided by the bytes that its eviction frees. The expected use grows with the hits and falls with
  * the time since the last one. A page that no state needs has no value. Before that it is spared for
  * DISK_FRESH_SECONDS, if something else can go: another process may be about to write its state.
- * NULL: none may go.
+ * Foreign records have no value either: their chains are unknown. NULL: none may go.
  */
 enum { DISK_FRESH_SECONDS = 60 };
 disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now);

@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 /* A piece stays in the second-level cache between the copy and the checksum. */
-enum { PIECE_BYTES = 256 << 10, FILE_BLOCK = 4096 };
+enum { PIECE_BYTES = DISK_PIECE_BYTES, FILE_BLOCK = 4096 };
 
 static const char record_magic[8] = {'M', 'O', 'T', 'E', 'K', 'V', 'R', '\n'};
+static const char sealed_magic[8] = {'M', 'O', 'T', 'E', 'K', 'V', 'X', '\n'};
 static const char kind_letters[] = "?phse";
 
 void disk_record_name(char out[DISK_NAME_BYTES], disk_key key, disk_kind kind)
@@ -49,14 +50,45 @@ bool disk_record_parse_name(const char *name, disk_key *key, disk_kind *kind)
     return true;
 }
 
-uint64_t disk_record_bytes(uint64_t payload)
+uint64_t disk_record_file_bytes(uint64_t payload, bool sealed)
 {
-    return (payload + DISK_HEAD_BYTES + FILE_BLOCK - 1) / FILE_BLOCK * FILE_BLOCK;
+    if (!sealed)
+        return payload + DISK_HEAD_BYTES;
+    return payload + DISK_SEALED_HEAD_BYTES +
+           (payload + PIECE_BYTES - 1) / PIECE_BYTES * DISK_TAG_BYTES;
+}
+
+uint64_t disk_whole_blocks(uint64_t bytes)
+{
+    return (bytes + FILE_BLOCK - 1) / FILE_BLOCK * FILE_BLOCK;
+}
+
+uint64_t disk_record_bytes(uint64_t payload, bool sealed)
+{
+    return disk_whole_blocks(disk_record_file_bytes(payload, sealed));
 }
 
 static uint64_t head_check(const disk_head *head)
 {
     return XXH3_64bits(head, offsetof(disk_head, head_check));
+}
+
+/* Bytes of the piece that begins at `at`. */
+static size_t piece_bytes(const disk_head *head, uint64_t at)
+{
+    const uint64_t left = head->payload_bytes - at;
+    return left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+}
+
+/* The head is piece 0. */
+static uint64_t piece_number(uint64_t at)
+{
+    return at / PIECE_BYTES + 1;
+}
+
+static mote_status no_memory(mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY, "out of memory for a buffer of the disk cache");
 }
 
 /* ---- writing ---- */
@@ -66,36 +98,102 @@ static mote_status write_failed(mote_error *err)
     return err_set(err, MOTE_E_IO, "cannot write: %s", strerror(errno));
 }
 
-mote_status disk_record_write(int fd, disk_head *head, disk_source_fn *source, void *with,
+/* A record that is being written. */
+typedef struct record_writer {
+    int fd;
+    const disk_cipher *cipher; /* NULL: not sealed */
+    void *sealing;             /* of the cipher */
+    unsigned char *piece;      /* [PIECE_BYTES + DISK_TAG_BYTES] */
+    XXH3_state_t hash;         /* of the payload, if it is not sealed */
+} record_writer;
+
+static mote_status write_piece(record_writer *w, uint64_t at, size_t n, mote_error *err)
+{
+    if (w->cipher == NULL) {
+        XXH3_64bits_update(&w->hash, w->piece, n);
+        return os_write_all(w->fd, w->piece, n) ? MOTE_OK : write_failed(err);
+    }
+    const disk_piece p = {.number = piece_number(at),
+                          .in = w->piece,
+                          .out = w->piece,
+                          .bytes = n,
+                          .tag = w->piece + n};
+    if (!w->cipher->piece(w->sealing, &p))
+        return err_set(err, MOTE_E_IO, "cannot encrypt");
+    return os_write_all(w->fd, w->piece, n + DISK_TAG_BYTES) ? MOTE_OK : write_failed(err);
+}
+
+static mote_status write_payload(record_writer *w, const disk_head *head, disk_source_fn *source,
+                                 void *with, mote_error *err)
+{
+    const off_t from = w->cipher != NULL ? DISK_SEALED_HEAD_BYTES : DISK_HEAD_BYTES;
+    XXH3_64bits_reset(&w->hash);
+    if (lseek(w->fd, from, SEEK_SET) < 0)
+        return write_failed(err);
+    for (uint64_t at = 0; at < head->payload_bytes; at += PIECE_BYTES) {
+        const size_t n = piece_bytes(head, at);
+        if (!source(with, w->piece, at, n))
+            return err_set(err, MOTE_E_CANCELED, "the session is needed elsewhere");
+        TRY(write_piece(w, at, n, err));
+    }
+    return MOTE_OK;
+}
+
+static mote_status write_head(const record_writer *w, disk_sealed_head *sealed, disk_head *head,
                               mote_error *err)
 {
-    unsigned char *piece = mem_new(1, PIECE_BYTES);
-    if (piece == NULL)
-        return err_set(err, MOTE_E_MEMORY, "out of memory for a buffer of the disk cache");
-    mote_status status = MOTE_OK;
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
-    if (lseek(fd, DISK_HEAD_BYTES, SEEK_SET) < 0)
-        status = write_failed(err);
-    for (uint64_t at = 0; at < head->payload_bytes && status == MOTE_OK;) {
-        const uint64_t left = head->payload_bytes - at;
-        const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        if (!source(with, piece, at, n))
-            status = err_set(err, MOTE_E_CANCELED, "the session is needed elsewhere");
-        else if (!os_write_all(fd, piece, n))
-            status = write_failed(err);
-        XXH3_64bits_update(&hash, piece, n);
-        at += n;
-    }
-    mem_free(piece);
-    TRY(status);
     memcpy(head->magic, record_magic, sizeof record_magic);
     head->format = DISK_FORMAT;
-    head->payload_check = XXH3_64bits_digest(&hash);
+    head->payload_check = w->cipher == NULL ? XXH3_64bits_digest(&w->hash) : 0;
     head->head_check = head_check(head);
-    if (lseek(fd, 0, SEEK_SET) < 0 || !os_write_all(fd, head, sizeof *head) || !os_sync(fd))
+    const void *bytes = head;
+    size_t n = sizeof *head;
+    if (w->cipher != NULL) {
+        memcpy(sealed->magic, sealed_magic, sizeof sealed_magic);
+        sealed->format = DISK_SEALED_FORMAT;
+        sealed->kind = head->kind;
+        sealed->key_id = w->cipher->key_id;
+        sealed->payload_bytes = head->payload_bytes;
+        sealed->created = head->created;
+        const disk_piece p = {.with = sealed,
+                              .with_bytes = offsetof(disk_sealed_head, tag),
+                              .in = head,
+                              .out = &sealed->head,
+                              .bytes = sizeof *head,
+                              .tag = sealed->tag};
+        if (!w->cipher->piece(w->sealing, &p))
+            return err_set(err, MOTE_E_IO, "cannot encrypt");
+        bytes = sealed;
+        n = sizeof *sealed;
+    }
+    if (lseek(w->fd, 0, SEEK_SET) < 0 || !os_write_all(w->fd, bytes, n) || !os_sync(w->fd))
         return write_failed(err);
     return MOTE_OK;
+}
+
+mote_status disk_record_write(int fd, const disk_cipher *cipher, disk_head *head,
+                              disk_source_fn *source, void *with, mote_error *err)
+{
+    record_writer w = {.fd = fd, .cipher = cipher};
+    disk_sealed_head sealed = {0};
+    if (cipher != NULL && !os_random(sealed.salt, sizeof sealed.salt))
+        return err_set(err, MOTE_E_IO, "no random bytes from the system");
+    w.piece = mem_new(1, PIECE_BYTES + DISK_TAG_BYTES);
+    if (w.piece == NULL)
+        return no_memory(err);
+    mote_status status = MOTE_OK;
+    if (cipher != NULL) {
+        w.sealing = cipher->begin(cipher->with, sealed.salt, true);
+        status = w.sealing != NULL ? MOTE_OK : no_memory(err);
+    }
+    if (status == MOTE_OK)
+        status = write_payload(&w, head, source, with, err);
+    if (status == MOTE_OK)
+        status = write_head(&w, &sealed, head, err);
+    if (cipher != NULL)
+        cipher->end(w.sealing);
+    mem_free(w.piece);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -122,53 +220,150 @@ static mote_status record_damaged(mote_error *err, const char *what)
     return err_set(err, MOTE_E_FORMAT, "invalid record: %s", what);
 }
 
-mote_status disk_record_read_head(int fd, disk_head *head, mote_error *err)
+static mote_status other_format(mote_error *err, uint32_t format, int supported)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return err_set(err, MOTE_E_IO, "not a regular file");
-    if (!read_all(fd, head, sizeof *head, 0))
-        return record_damaged(err, "truncated");
-    if (memcmp(head->magic, record_magic, sizeof record_magic) != 0)
-        return record_damaged(err, "not a record of the disk cache");
-    if (head->format != DISK_FORMAT)
-        return err_set(err, MOTE_E_MISMATCH, "record has format %u; supported: %d", head->format,
-                       DISK_FORMAT);
-    if (head->head_check != head_check(head))
-        return record_damaged(err, "checksum of its head");
-    if (head->kind < DISK_PAGE || head->kind > DISK_END || head->n_tokens > DISK_TOKENS ||
-        (uint64_t)info.st_size != head->payload_bytes + DISK_HEAD_BYTES)
+    return err_set(err, MOTE_E_MISMATCH, "record has format %u; supported: %d", format, supported);
+}
+
+/* Of both kinds of heads. */
+static mote_status head_check_fields(disk_head *head, mote_error *err)
+{
+    if (head->kind < DISK_PAGE || head->kind > DISK_END || head->n_tokens > DISK_TOKENS)
         return record_damaged(err, "size or kind");
     head->label[DISK_LABEL - 1] = '\0';
     return MOTE_OK;
 }
 
-mote_status disk_record_read_payload(int fd, const disk_head *head, void *to,
-                                     const atomic_bool *cancel, mote_error *err)
+static mote_status read_plain_head(uint64_t size, disk_head *head, mote_error *err)
 {
-    unsigned char *piece = to == NULL ? mem_new(1, PIECE_BYTES) : NULL;
-    if (to == NULL && piece == NULL)
-        return err_set(err, MOTE_E_MEMORY, "out of memory for a buffer of the disk cache");
-    mote_status status = MOTE_OK;
+    if (head->format != DISK_FORMAT)
+        return other_format(err, head->format, DISK_FORMAT);
+    if (head->head_check != head_check(head))
+        return record_damaged(err, "checksum of its head");
+    if (size != disk_record_file_bytes(head->payload_bytes, false))
+        return record_damaged(err, "size or kind");
+    return head_check_fields(head, err);
+}
+
+/* Decrypts the head of a record of this key. */
+static mote_status open_head(const disk_cipher *cipher, const disk_sealed_head *sealed,
+                             disk_head *out, mote_error *err)
+{
+    unsigned char tag[DISK_TAG_BYTES];
+    memcpy(tag, sealed->tag, sizeof tag);
+    void *opening = cipher->begin(cipher->with, sealed->salt, false);
+    if (opening == NULL)
+        return no_memory(err);
+    const disk_piece p = {.with = sealed,
+                          .with_bytes = offsetof(disk_sealed_head, tag),
+                          .in = &sealed->head,
+                          .out = out,
+                          .bytes = sizeof *out,
+                          .tag = tag};
+    const bool ok = cipher->piece(opening, &p);
+    cipher->end(opening);
+    if (!ok || out->kind != sealed->kind || out->payload_bytes != sealed->payload_bytes)
+        return record_damaged(err, "tag of its head");
+    return head_check_fields(out, err);
+}
+
+static mote_status read_sealed_head(int fd, uint64_t size, const disk_cipher *cipher,
+                                    disk_record *out, mote_error *err)
+{
+    disk_sealed_head sealed;
+    if (!read_all(fd, &sealed, sizeof sealed, 0))
+        return record_damaged(err, "truncated");
+    if (sealed.format != DISK_SEALED_FORMAT)
+        return other_format(err, sealed.format, DISK_SEALED_FORMAT);
+    if (sealed.payload_bytes > size || size != disk_record_file_bytes(sealed.payload_bytes, true))
+        return record_damaged(err, "size or kind");
+    out->is_sealed = true;
+    out->is_foreign = cipher == NULL || cipher->key_id != sealed.key_id;
+    memcpy(out->salt, sealed.salt, sizeof out->salt);
+    if (!out->is_foreign)
+        return open_head(cipher, &sealed, &out->head, err);
+    out->head = (disk_head){
+        .kind = sealed.kind, .payload_bytes = sealed.payload_bytes, .created = sealed.created};
+    return head_check_fields(&out->head, err);
+}
+
+mote_status disk_record_read_head(int fd, const disk_cipher *cipher, disk_record *out,
+                                  mote_error *err)
+{
+    struct stat info;
+    *out = (disk_record){.is_foreign = cipher != NULL};
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return err_set(err, MOTE_E_IO, "not a regular file");
+    if (!read_all(fd, &out->head, sizeof out->head, 0))
+        return record_damaged(err, "truncated");
+    if (memcmp(out->head.magic, record_magic, sizeof record_magic) == 0)
+        return read_plain_head((uint64_t)info.st_size, &out->head, err);
+    if (memcmp(out->head.magic, sealed_magic, sizeof sealed_magic) == 0)
+        return read_sealed_head(fd, (uint64_t)info.st_size, cipher, out, err);
+    return record_damaged(err, "not a record of the disk cache");
+}
+
+/* Where the payload of a record is read to. */
+typedef struct record_reader {
+    int fd;
+    const disk_cipher *cipher;
+    void *opening; /* of the cipher; NULL: not sealed */
     XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
-    for (uint64_t at = 0; at < head->payload_bytes && status == MOTE_OK;) {
-        const uint64_t left = head->payload_bytes - at;
-        const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        unsigned char *into = to != NULL ? (unsigned char *)to + at : piece;
-        if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed))
-            status = err_set(err, MOTE_E_CANCELED, "canceled");
-        else if (!read_all(fd, into, n, DISK_HEAD_BYTES + at))
-            status = record_damaged(err, "its block cannot be read");
-        else
-            XXH3_64bits_update(&hash, into, n);
-        at += n;
+} record_reader;
+
+static mote_status read_piece(record_reader *r, unsigned char *into, uint64_t at, size_t n,
+                              mote_error *err)
+{
+    unsigned char tag[DISK_TAG_BYTES];
+    const uint64_t tags = (piece_number(at) - 1) * DISK_TAG_BYTES;
+    const uint64_t from =
+        at + (r->opening != NULL ? DISK_SEALED_HEAD_BYTES + tags : DISK_HEAD_BYTES);
+    if (!read_all(r->fd, into, n, from))
+        return record_damaged(err, "its block cannot be read");
+    if (r->opening == NULL) {
+        XXH3_64bits_update(&r->hash, into, n);
+        return MOTE_OK;
     }
-    mem_free(piece);
-    TRY(status);
-    if (XXH3_64bits_digest(&hash) != head->payload_check)
+    if (!read_all(r->fd, tag, sizeof tag, from + n))
+        return record_damaged(err, "its block cannot be read");
+    const disk_piece p = {
+        .number = piece_number(at), .in = into, .out = into, .bytes = n, .tag = tag};
+    return r->cipher->piece(r->opening, &p) ? MOTE_OK : record_damaged(err, "tag of its block");
+}
+
+static mote_status read_pieces(record_reader *r, const disk_head *head, unsigned char *to,
+                               unsigned char *piece, const atomic_bool *cancel, mote_error *err)
+{
+    XXH3_64bits_reset(&r->hash);
+    for (uint64_t at = 0; at < head->payload_bytes; at += PIECE_BYTES) {
+        if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed))
+            return err_set(err, MOTE_E_CANCELED, "canceled");
+        TRY(read_piece(r, to != NULL ? to + at : piece, at, piece_bytes(head, at), err));
+    }
+    if (r->opening == NULL && XXH3_64bits_digest(&r->hash) != head->payload_check)
         return record_damaged(err, "checksum of its block");
     return MOTE_OK;
+}
+
+mote_status disk_record_read_payload(int fd, const disk_cipher *cipher, const disk_record *record,
+                                     void *to, const atomic_bool *cancel, mote_error *err)
+{
+    record_reader r = {.fd = fd, .cipher = cipher};
+    if (record->is_sealed && record->is_foreign)
+        return err_set(err, MOTE_E_MISMATCH, "the record is encrypted with another key");
+    if (record->is_sealed) {
+        r.opening = cipher->begin(cipher->with, record->salt, false);
+        if (r.opening == NULL)
+            return no_memory(err);
+    }
+    unsigned char *piece = to == NULL ? mem_new(1, PIECE_BYTES) : NULL;
+    const mote_status status = to == NULL && piece == NULL
+                                   ? no_memory(err)
+                                   : read_pieces(&r, &record->head, to, piece, cancel, err);
+    mem_free(piece);
+    if (record->is_sealed)
+        cipher->end(r.opening);
+    return status;
 }
 
 bool disk_head_same(const disk_head *a, const disk_head *b)

@@ -283,8 +283,8 @@ static size_t save_choose_states(mote_block *states, size_t n, size_t length, ui
     uint64_t last = 0, bytes = 0;
     for (size_t i = 0; i < n && left < MAX_STATES; i++) {
         const uint64_t at = states[i].position;
-        const uint64_t more = disk_record_bytes(states[i].bytes);
-        const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes);
+        const uint64_t more = disk_record_bytes(states[i].bytes, true);
+        const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes, true);
         const bool complete = at % PAGE != 0 || at + ahead <= length;
         if (at < last + apart || at > most || !complete || bytes + more + pages > cap / 10 * 9)
             continue;

@@ -81,7 +81,7 @@ static void disk_scope_of(const sched *s, uint64_t ns, disk_scope *scope)
 
 static mote_status disk_open(struct prefix_disk *d, const sched_options *o, mote_error *err)
 {
-    TRY(disk_cache_open(&d->cache, o->disk_directory, o->disk_bytes, false, err));
+    TRY(disk_cache_open(&d->cache, o->disk_directory, o->disk_bytes, false, o->disk_cipher, err));
     d->has_lock = pthread_mutex_init(&d->lock, NULL) == 0;
     if (!d->has_lock)
         return err_set(err, MOTE_E_MEMORY, "cannot make a mutex");

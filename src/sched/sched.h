@@ -59,6 +59,7 @@ typedef struct sched_options {
     uint64_t salt;              /* seed of the prefix ids; must differ between schedulers */
     const char *disk_directory; /* of the prefix cache on disk; must stay valid; NULL: none */
     uint64_t disk_bytes;        /* most bytes in it; 0: none */
+    const struct disk_cipher *disk_cipher; /* encrypts it; must stay valid; NULL: none */
     /* Called on any thread with a message about the disk cache, rarely; NULL: none. */
     void (*warn)(void *with, const char *text);
     void *warn_with;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest_openssl.c - hashes of digest.h by libcrypto. The only file that uses it. */
+/* digest_openssl.c - hashes of digest.h by libcrypto. */
 #include "store/digest.h"
 
 #include <openssl/crypto.h>

@@ -116,6 +116,43 @@ def a_hit_writes_nothing():
 
 
 @case
+def encrypted_conversations_survive_restarts():
+    with tempfile.TemporaryDirectory() as directory:
+        keys = [os.path.join(directory, name) for name in ("key", "other")]
+        for key in keys:
+            equal(mote(directory, "cache", "key", key).returncode, 0)
+        turns = ["What is the emblem of Venvia?"]
+        cold = 0
+        for restart in range(3):
+            with disk_server(directory, "--cache-key", keys[0]) as server:
+                answer, cache = chat(server, turns)
+                equal(cache["from"], "disk" if restart else "none")
+                if restart:  # the tokens of the answers came from the encrypted file
+                    assert cache["prefilled"] <= cache["prompt"] - cold + 96, cache
+                cold = cache["prompt"]
+                turns += [answer, f"And the emblem of place {restart}?"]
+        prefix = os.path.join(directory, "prefix")
+        names = set(records(directory))
+        for name in [*names, "answers"]:
+            with open(os.path.join(prefix, name), "rb") as f:
+                data = f.read()
+            assert b"MOTEKVR" not in data and b"ANSW" not in data and b"tiny" not in data, name
+        assert os.path.getsize(os.path.join(prefix, "answers")) > 300
+        for flags in [[], ["--cache-key", keys[1]]]:  # without its key nothing is found and nothing is removed
+            with disk_server(directory, *flags) as server:
+                got, cache = chat(server, turns[:5])
+                equal((got, cache["from"], cache["reused"]), (turns[5], "none", 0))
+                equal(server.metric("mote_disk_cache_damaged_records_total"), 0)
+            assert names <= set(records(directory))
+        with disk_server(directory, "--cache-key", keys[0]) as server:
+            got, cache = chat(server, turns[:5])
+            equal((got, cache["from"]), (turns[5], "disk"))
+        os.chmod(keys[0], 0o640)
+        refused = mote(directory, "serve", "--cache-disk", "64MB", "--cache-key", keys[0])
+        assert refused.returncode == 2 and "chmod 600" in refused.stderr, refused
+
+
+@case
 def commands():
     with tempfile.TemporaryDirectory() as directory:
         equal(json.loads(mote(directory, "cache", "ls", "--json").stdout), [])

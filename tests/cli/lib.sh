@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 failures=0
 
 # The caller's environment must not affect the output.
-unset MOTE_CONTEXT MOTE_THREADS MOTE_KV MOTE_ISA MOTE_MODEL NO_COLOR CLICOLOR_FORCE COLUMNS
+unset MOTE_CACHE_KEY MOTE_CONTEXT MOTE_THREADS MOTE_KV MOTE_ISA MOTE_MODEL NO_COLOR CLICOLOR_FORCE COLUMNS
 MOTE_CONFIG=/dev/null
 export MOTE_CONFIG
 # Nor the models and settings of the user.

@@ -201,7 +201,7 @@ static void answers_survive_in_a_file(void **state)
     for (int i = 0; i < 2; i++) {
         answer_file *file;
         r[i] = new_answer_tokens(100000);
-        must(answer_file_open(&file, directory, 1 << 20, binding, &err), &err);
+        must(answer_file_open(&file, directory, 1 << 20, binding, NULL, &err), &err);
         answer_tokens_use_file(r[i], file);
     }
     put_last(r[0], 1, ALL(ASK "," SAY("Hi there")), 10);
@@ -212,7 +212,7 @@ static void answers_survive_in_a_file(void **state)
     answer_tokens_free(r[1]);
     answer_file *file;
     r[0] = new_answer_tokens(100000);
-    must(answer_file_open(&file, directory, 1 << 20, binding, &err), &err);
+    must(answer_file_open(&file, directory, 1 << 20, binding, NULL, &err), &err);
     answer_tokens_use_file(r[0], file);
     assert_int_equal(found(r[0], 1, ALL(ASK "," CALL("call_a1", "{\"x\":1,\"y\":2}")), 1), 20);
     assert_int_equal(found(r[0], 1, ALL(ASK "," SAY("Hi there")), 1), 10);

@@ -3,13 +3,14 @@
  * answer_file_test.c - the file of answers: order, bindings, the size limit, damage, killed writers.
  *
  * The contents of a record follow from its number, so a wrong record is found whatever happened
- * before.
+ * before. Built twice: unit_answer_file_sealed does the same with encrypted records.
  */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
 #include "disk_cache/answer_file.h"
 #include "disk_cache/disk_cache.h"
 #include "support/random.h"
+#include "unit/sealed.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -65,7 +66,8 @@ static answer_file *file_of(uint64_t binding)
 {
     answer_file *f;
     mote_error err;
-    if (answer_file_open(&f, directory, CAP, (disk_key){{binding, 7}}, &err) != MOTE_OK)
+    if (answer_file_open(&f, directory, CAP, (disk_key){{binding, 7}}, sealed_cipher(), &err) !=
+        MOTE_OK)
         fail_msg("%s", err.text);
     return f;
 }
@@ -232,7 +234,7 @@ static void no_directory(void **state)
     (void)state;
     answer_file *f;
     mote_error err;
-    assert_int_equal(answer_file_open(&f, "/nowhere/mote", CAP, (disk_key){{0, 0}}, &err),
+    assert_int_equal(answer_file_open(&f, "/nowhere/mote", CAP, (disk_key){{0, 0}}, NULL, &err),
                      MOTE_E_IO);
     assert_null(f);
     answer_file_close(NULL);

@@ -4,15 +4,17 @@
  * directory, writers that are killed.
  *
  * The contents of a record follow from its key, so a wrong answer is found whatever happened before.
+ * Built twice: unit_disk_cache_sealed does the same with encrypted records.
  * Arguments: MOTE_DISK_DAMAGES and MOTE_DISK_KILLS set the number of random cases, MOTE_DISK_SEED
  * the seed. scripts/disk_cache_long runs many; MOTE_TEST_SCALE scales the usual ones.
  */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
 #include "disk_cache/disk_cache.h"
-#include "disk_cache/disk_index.h"
+#include "disk_cache/disk_directory.h"
 #include "support/random.h"
 #include "support/scale.h"
+#include "unit/sealed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -129,7 +131,7 @@ static disk_cache *cache_of(uint64_t cap)
 {
     disk_cache *c;
     mote_error err = {0};
-    if (disk_cache_open(&c, path, cap, false, &err) != MOTE_OK)
+    if (disk_cache_open(&c, path, cap, false, sealed_cipher(), &err) != MOTE_OK)
         fail_msg("%s", err.text);
     return c;
 }
@@ -218,7 +220,7 @@ static void record_is_written_once(void **state)
     assert_true(read_right(other, &h));
     stat(path, &info);
     assert_int_equal(info.st_mode & 0777, 0700);
-    disk_record_name(name, h.key, DISK_PAGE);
+    assert_true(disk_file_name(name, sealed_cipher(), h.key, DISK_PAGE));
     char full[500];
     snprintf(full, sizeof full, "%s/%s", path, name);
     stat(full, &info);
@@ -285,7 +287,7 @@ static void damage_is_a_miss(void **state)
         disk_head h = head_of(100 + i % 50, i % 2 ? DISK_PAGE : DISK_STATE, 0);
         h.payload_bytes = 1000 + test_random_below(&chance, 20000);
         assert_int_equal(put(c, h, 1), MOTE_OK);
-        disk_record_name(name, h.key, (disk_kind)h.kind);
+        assert_true(disk_file_name(name, sealed_cipher(), h.key, (disk_kind)h.kind));
         snprintf(full, sizeof full, "%s/%s", path, name);
         damage(full);
         if (i % 3 == 0) { /* a new process reads the heads first */
@@ -362,7 +364,8 @@ static void second_writer_changes_nothing(void **state)
     assert_int_equal(stats.own_written, 0);
     assert_true(disk_cache_has(c, h.key));
     assert_true(read_right(c, &h));
-    assert_int_equal(directory_bytes(), 4096 + disk_record_bytes(h.payload_bytes));
+    assert_int_equal(directory_bytes(),
+                     4096 + disk_record_bytes(h.payload_bytes, sealed_cipher() != NULL));
     disk_cache_close(c);
     disk_cache_close(r.cache);
 }
@@ -522,9 +525,9 @@ static void other_users_directory_is_refused(void **state)
     disk_cache *c;
     mote_error err;
     chmod(path, 0755);
-    assert_int_equal(disk_cache_open(&c, path, 1 << 20, false, &err), MOTE_E_IO);
+    assert_int_equal(disk_cache_open(&c, path, 1 << 20, false, NULL, &err), MOTE_E_IO);
     chmod(path, 0700);
-    assert_int_equal(disk_cache_open(&c, "/dev/null/x", 1 << 20, false, &err), MOTE_E_IO);
+    assert_int_equal(disk_cache_open(&c, "/dev/null/x", 1 << 20, false, NULL, &err), MOTE_E_IO);
 }
 
 /* Writes records until it is killed. */

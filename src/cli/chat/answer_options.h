@@ -48,6 +48,7 @@ typedef struct answer_flags {
     bool no_loop_guard;
     const char *spec;
     uint64_t cache_disk; /* bytes; 0: off */
+    const char *cache_key;
     const char *session; /* name; NULL: none */
 
     double temperature;

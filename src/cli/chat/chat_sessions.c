@@ -60,33 +60,41 @@ static void session_describe(session_info *s, const conversation *t)
 
 int conversation_save_session(conversation *t)
 {
-    char path[SESSION_PATH_BYTES];
     session_info info;
-    strbuf members = {0};
+    strbuf members = {0}, text = {0};
     mote_error err;
     if (t->session[0] == '\0')
         return CLI_DONE;
     if (t->media.sent > 0)
         return msg_fail(CLI_FAILED, "images", "the session %s is not saved: %s", t->session,
                         no_images);
-    int code = session_make_directory();
-    if (code == CLI_DONE)
-        code = session_path(path, t->session);
-    if (code != CLI_DONE)
-        return code;
     session_describe(&info, t);
     session_put_members(&members, &info);
     mote_status status = strbuf_check(&members, &err);
     if (status == MOTE_OK)
-        status = chat_save_text(t->chat, path, strbuf_view(&members), &err);
+        status = chat_put_text(&text, t->chat, strbuf_view(&members), &err);
+    const int code =
+        status == MOTE_OK ? session_write_text(t->session, strbuf_view(&text)) : msg_error(&err);
     strbuf_fini(&members);
-    return status == MOTE_OK ? CLI_DONE : msg_error(&err);
+    strbuf_fini(&text);
+    return code;
 }
 
 /* ---- load ---- */
 
-/* The old chat is kept until the new one is open. */
-int conversation_load(conversation *t, const char *path)
+mote_status conversation_read_session(mote_chat **out, mote_engine *engine, const char *name,
+                                      const mote_chat_options *options, mote_error *err)
+{
+    strbuf text = {0};
+    mote_status status = session_read_text(&text, name) == CLI_DONE
+                             ? chat_load_text(out, engine, strbuf_view(&text), options, err)
+                             : err_set(err, MOTE_E_IO, "cannot read the session %s", name);
+    strbuf_fini(&text);
+    return status;
+}
+
+/* Loads a file or, if `path` is NULL, the session. The old chat is kept until the new one is open. */
+static int load_chat(conversation *t, const char *path, const char *session)
 {
     mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
                                  .official = t->flags->template.official == 1,
@@ -94,7 +102,10 @@ int conversation_load(conversation *t, const char *path)
     mote_chat *chat;
     bool restored = false; /* the session state too, not only the messages */
     mote_error err;
-    if (mote_chat_load(&chat, t->on.engine, path, &options, &restored, &err) != MOTE_OK)
+    const mote_status status =
+        path != NULL ? mote_chat_load(&chat, t->on.engine, path, &options, &restored, &err)
+                     : conversation_read_session(&chat, t->on.engine, session, &options, &err);
+    if (status != MOTE_OK)
         return msg_error(&err);
     mote_chat_free(t->chat);
     t->chat = chat;
@@ -109,6 +120,11 @@ int conversation_load(conversation *t, const char *path)
               : t->disk != NULL ? "; what the disk cache lacks is prefilled with the next message"
                                 : "; they are prefilled with the next message");
     return CLI_DONE;
+}
+
+int conversation_load(conversation *t, const char *path)
+{
+    return load_chat(t, path, NULL);
 }
 
 /* ---- commands ---- */
@@ -162,7 +178,7 @@ void session_command_switch(conversation *t, const char *words)
     }
     while (t->disk != NULL && !interrupt_pending() && !chat_disk_flush(t->disk, 1)) {
     }
-    if (conversation_load(t, path) == CLI_DONE)
+    if (load_chat(t, NULL, name) == CLI_DONE)
         memcpy(t->session, name, strlen(name) + 1);
 }
 

@@ -101,12 +101,9 @@ static int conversation_bad_file(const char *path, mote_error *err)
 static mote_status conversation_make_chat(conversation *t, const mote_chat_options *options,
                                           mote_error *err)
 {
-    char path[SESSION_PATH_BYTES];
     if (!t->resumes)
         return mote_chat_new(&t->chat, t->on.engine, options, err);
-    if (session_path(path, t->session) != CLI_DONE)
-        return err_set(err, MOTE_E_IO, "cannot open the session %s", t->session);
-    TRY(mote_chat_load(&t->chat, t->on.engine, path, options, NULL, err));
+    TRY(conversation_read_session(&t->chat, t->on.engine, t->session, options, err));
     return options->system_bytes > 0
                ? mote_chat_set_system(t->chat, options->system, options->system_bytes, err)
                : MOTE_OK;
@@ -141,7 +138,8 @@ static void conversation_open_disk(conversation *t)
     mote_error err;
     if (t->flags->cache_disk == 0 || !load_disk_directory(directory, sizeof directory))
         return;
-    if (chat_disk_open(&t->disk, directory, t->flags->cache_disk, &err) != MOTE_OK)
+    if (chat_disk_open(&t->disk, directory, t->flags->cache_disk, session_cipher(), &err) !=
+        MOTE_OK)
         msg_note("disk cache off: %s", err.text);
 }
 

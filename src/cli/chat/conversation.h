@@ -164,7 +164,10 @@ void conversation_answer_last(conversation *t);
 int conversation_begin_session(conversation *t);
 /* Saves the conversation if it has a name. */
 int conversation_save_session(conversation *t);
-/* Loads a conversation of mote_chat_save or a session in place of the current one. */
+/* A chat with the messages of a session. */
+mote_status conversation_read_session(mote_chat **out, mote_engine *engine, const char *name,
+                                      const mote_chat_options *options, mote_error *err);
+/* Loads a conversation of mote_chat_save in place of the current one. */
 int conversation_load(conversation *t, const char *path);
 
 /* /save NAME, /switch NAME, /list */

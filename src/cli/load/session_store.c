@@ -3,7 +3,9 @@
 #include "cli/load/session_store.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "cli/term/output.h"
+#include "disk_cache/sealed_text.h"
 #include "json/json.h"
 #include "json/json_writer.h"
 
@@ -17,6 +19,18 @@
 static const char suffix[] = ".json";
 static const char name_rule[] =
     "up to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit";
+
+static const disk_cipher *cipher_in_use; /* commands run on one thread */
+
+void session_use_cipher(const disk_cipher *cipher)
+{
+    cipher_in_use = cipher;
+}
+
+const disk_cipher *session_cipher(void)
+{
+    return cipher_in_use;
+}
 
 /* ---- names and paths ---- */
 
@@ -49,7 +63,7 @@ int session_path(char out[SESSION_PATH_BYTES], const char *name)
     return CLI_DONE;
 }
 
-int session_make_directory(void)
+static int session_make_directory(void)
 {
     char path[SESSION_PATH_BYTES];
     if (!sessions_directory(path, sizeof path - 2))
@@ -82,6 +96,44 @@ int session_not_found(const char *name)
 
 /* ---- one file ---- */
 
+int session_read_text(strbuf *out, const char *name)
+{
+    char path[SESSION_PATH_BYTES];
+    mote_error err;
+    int code = session_path(path, name);
+    if (code == CLI_DONE && !session_exists(name))
+        code = session_not_found(name);
+    if (code == CLI_DONE)
+        code = input_read(out, path);
+    if (code == CLI_DONE && sealed_text_is(strbuf_view(out)) &&
+        sealed_text_open(out, cipher_in_use, &err) != MOTE_OK) {
+        err_prefix(&err, path);
+        code = msg_error(&err);
+    }
+    return code;
+}
+
+int session_write_text(const char *name, str text)
+{
+    char path[SESSION_PATH_BYTES];
+    strbuf sealed = {0};
+    mote_error err;
+    int code = session_make_directory();
+    if (code == CLI_DONE)
+        code = session_path(path, name);
+    if (code != CLI_DONE)
+        return code;
+    mote_status status = MOTE_OK;
+    if (cipher_in_use != NULL)
+        status = sealed_text_put(&sealed, cipher_in_use, text, &err);
+    if (status == MOTE_OK && cipher_in_use != NULL)
+        text = strbuf_view(&sealed);
+    if (status == MOTE_OK)
+        status = os_file_replace(path, text.p, text.n, &err);
+    strbuf_fini(&sealed);
+    return status == MOTE_OK ? CLI_DONE : msg_error(&err);
+}
+
 /* Reads and parses the file. */
 static int session_open(json_doc **doc, uint64_t *bytes, const char *name)
 {
@@ -89,10 +141,8 @@ static int session_open(json_doc **doc, uint64_t *bytes, const char *name)
     strbuf text = {0};
     mote_error err;
     int code = session_path(path, name);
-    if (code == CLI_DONE && !session_exists(name))
-        code = session_not_found(name);
     if (code == CLI_DONE)
-        code = input_read(&text, path);
+        code = session_read_text(&text, name);
     if (code == CLI_DONE && json_doc_read(doc, strbuf_view(&text), &err) != MOTE_OK) {
         err_prefix(&err, path);
         code = msg_error(&err);

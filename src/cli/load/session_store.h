@@ -15,15 +15,22 @@
 
 enum { SESSION_NAME_BYTES = 65, SESSION_PATH_BYTES = 1000, SESSION_MODEL_BYTES = 4096 };
 
+/* Files of sessions are encrypted with this cipher from now on, and those that are encrypted can be
+ * read; NULL: none. It is also that of the prefix cache. */
+void session_use_cipher(const disk_cipher *cipher);
+const disk_cipher *session_cipher(void);
+
 /* 1 to 64 letters, digits, dots, dashes and underscores; the first is a letter or a digit. */
 bool session_name_is_valid(const char *name);
 /* The file of the session. */
 int session_path(char out[SESSION_PATH_BYTES], const char *name);
-/* Creates the directory of the sessions. */
-int session_make_directory(void);
 bool session_exists(const char *name);
 /* Reports that there is no such session. */
 int session_not_found(const char *name);
+/* The text of its file, decrypted. */
+int session_read_text(strbuf *out, const char *name);
+/* Replaces its file. */
+int session_write_text(const char *name, str text);
 
 typedef struct session_info {
     char name[SESSION_NAME_BYTES];
@@ -39,7 +46,7 @@ typedef struct session_info {
 int session_info_read(session_info *out, const char *name);
 void session_info_free(session_info *s);
 
-/* Members of the JSON object of a session file, for chat_save_text. */
+/* Members of the JSON object of a session file, for chat_put_text. */
 void session_put_members(strbuf *out, const session_info *s);
 
 typedef struct session_list {

@@ -2,6 +2,7 @@
 /* cmd_cache.c - `mote cache`: lists, checks and empties the prefix cache on disk. */
 #include "base/mem.h"
 #include "cli/args/command.h"
+#include "cli/load/cache_cipher.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/text.h"
@@ -17,6 +18,7 @@ enum { DIRECTORY_BYTES = 1024, ID_DIGITS = 12 };
 
 typedef struct cache_options {
     bool all;
+    const char *cache_key;
 } cache_options;
 
 static const cli_flag flags[] = {
@@ -25,6 +27,7 @@ static const cli_flag flags[] = {
      .once = true,
      .at = offsetof(cache_options, all),
      .help = "rm: remove everything"},
+    {CACHE_KEY_FLAG, .at = offsetof(cache_options, cache_key)},
 };
 
 static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
@@ -32,19 +35,25 @@ static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
 /* An open cache with a list of its records. */
 typedef struct cache_view {
     char directory[DIRECTORY_BYTES];
+    disk_cipher *cipher; /* of --cache-key; NULL: none */
     disk_cache *cache;
     disk_item *items; /* [n] */
     size_t n;
 } cache_view;
 
-static int view_open(cache_view *v, bool read_only)
+static const char other_key[] = "(another key: use --cache-key FILE)";
+
+static int view_open(cache_view *v, const cache_options *o)
 {
     mote_error err;
     *v = (cache_view){0};
+    const int code = cache_key_open(&v->cipher, o->cache_key);
+    if (code != CLI_DONE)
+        return code;
     if (!load_disk_directory(v->directory, sizeof v->directory))
         return msg_fail(CLI_FAILED, "no_directory",
                         "no cache directory: set MOTE_CACHE, XDG_CACHE_HOME or HOME");
-    if (disk_cache_open(&v->cache, v->directory, UINT64_MAX / 2, read_only, &err) != MOTE_OK)
+    if (disk_cache_open(&v->cache, v->directory, UINT64_MAX / 2, false, v->cipher, &err) != MOTE_OK)
         return msg_error(&err);
     v->n = disk_cache_list(v->cache, NULL, 0);
     v->items = mem_new(v->n + 1, sizeof *v->items);
@@ -58,6 +67,13 @@ static void view_close(cache_view *v)
 {
     mem_free(v->items);
     disk_cache_close(v->cache);
+    cache_cipher_free(v->cipher);
+}
+
+/* The key of the record was not given. */
+static bool item_is_locked(const disk_item *item)
+{
+    return item->is_sealed && item->is_foreign;
 }
 
 static void id_text(char out[ID_DIGITS + 1], disk_key key)
@@ -90,6 +106,8 @@ static void ls_write_json(cli_out *out, const cache_view *v)
         jw_key_uint(&j, "tokens", item->position);
         jw_key_uint(&j, "bytes", item->bytes);
         jw_key_uint(&j, "created", item->created);
+        jw_key_bool(&j, "encrypted", item->is_sealed);
+        jw_key_bool(&j, "readable", !item_is_locked(item));
         jw_close(&j, '}');
     }
     jw_close(&j, ']');
@@ -113,15 +131,16 @@ static int cache_ls(const cli_call *call, cache_view *v)
         if (item->kind != DISK_STATE)
             continue;
         if (shown++ == 0 && !call->common.quiet)
-            out_printf(call->out, "%-12s  %9s  %9s  %-16s  %s\n", "ID", "TOKENS", "STATE",
-                       "WRITTEN", "MODEL");
+            out_printf(call->out, "%-12s  %9s  %9s  %-16s  %-9s  %s\n", "ID", "TOKENS", "STATE",
+                       "WRITTEN", "ENCRYPTED", "MODEL");
         id_text(id, item->key);
         if (localtime_r(&created, &parts) == NULL ||
             strftime(when, sizeof when, "%Y-%m-%d %H:%M", &parts) == 0)
             snprintf(when, sizeof when, "-");
-        out_printf(call->out, "%-12s  %9s  %9s  %-16s  %s\n", id,
-                   text_count(tokens, item->position), text_bytes(size, item->bytes), when,
-                   item->label);
+        const bool locked = item_is_locked(item);
+        out_printf(call->out, "%-12s  %9s  %9s  %-16s  %-9s  %s\n", id,
+                   locked ? "?" : text_count(tokens, item->position), text_bytes(size, item->bytes),
+                   when, item->is_sealed ? "yes" : "no", locked ? other_key : item->label);
     }
     if (shown == 0)
         msg_note("the disk cache is empty (%s)", v->directory);
@@ -143,6 +162,8 @@ static int cache_stats(const cli_call *call, const cache_view *v)
         jw_key_uint(&j, "bytes", s.bytes);
         jw_key_uint(&j, "pages", s.pages);
         jw_key_uint(&j, "states", s.states);
+        jw_key_uint(&j, "encrypted_records", s.sealed);
+        jw_key_uint(&j, "other_key_records", s.foreign);
         jw_key_uint(&j, "written_records", s.written);
         jw_key_uint(&j, "written_bytes", s.write_bytes);
         jw_key_uint(&j, "evicted_records", s.evicted);
@@ -155,6 +176,11 @@ static int cache_stats(const cli_call *call, const cache_view *v)
     out_printf(call->out, "directory  %s\n", v->directory);
     out_printf(call->out, "size       %s in %s KV pages and %s states\n", text_bytes(a, s.bytes),
                text_count(b, s.pages), text_count(c, s.states));
+    out_printf(call->out, "encrypted  %s of %s records", text_count(a, s.sealed),
+               text_count(b, s.sealed + s.plain));
+    if (s.foreign > 0)
+        out_printf(call->out, ", %s of them with another key", text_count(c, s.foreign));
+    out_text(call->out, "\n");
     out_printf(call->out, "written    %s in %s records", text_bytes(a, s.write_bytes),
                text_count(b, s.written));
     if (days >= 1)
@@ -199,8 +225,13 @@ static int cache_verify(cache_view *v)
 {
     mote_error err = {0};
     char a[TEXT_NUMBER_BYTES];
-    size_t damaged = 0;
+    size_t damaged = 0, locked = 0, sealed = 0;
     for (size_t i = 0; i < v->n; i++) {
+        if (item_is_locked(&v->items[i])) {
+            locked++;
+            continue;
+        }
+        sealed += v->items[i].is_sealed;
         const mote_status status = disk_cache_verify(v->cache, v->items[i].key, &err);
         if (status == MOTE_E_FORMAT) {
             damaged++;
@@ -209,24 +240,43 @@ static int cache_verify(cache_view *v)
             msg_note("%s", err.text);
         }
     }
+    if (locked > 0)
+        msg_note("%s encrypted with another key, not verified: use --cache-key FILE",
+                 text_counted(a, locked, "record"));
     if (damaged > 0)
         return msg_fail(CLI_FAILED, "damaged", "%zu of %zu records were damaged and are removed",
                         damaged, v->n);
-    msg_note("%s are intact", text_counted(a, v->n, "record"));
+    msg_note("%s are intact, %zu of them encrypted", text_counted(a, v->n - locked, "record"),
+             sealed);
     return CLI_DONE;
+}
+
+/* Makes a key file. */
+static int cache_key(const cli_call *call)
+{
+    if (call->n_words != 2)
+        return msg_usage("mote cache key needs the name of a new file");
+    const int code = cache_key_create(call->words[1]);
+    if (code == CLI_DONE)
+        msg_note("made the key file %.200s; use it with --cache-key or MOTE_CACHE_KEY. Without it, "
+                 "what it encrypts is lost",
+                 call->words[1]);
+    return code;
 }
 
 static int cache_run(const cli_call *call)
 {
     cache_view v;
     const char *what = call->words[0];
+    if (strcmp(what, "key") == 0)
+        return cache_key(call);
     const bool rm = strcmp(what, "rm") == 0, verify = strcmp(what, "verify") == 0;
     const bool ls = strcmp(what, "ls") == 0, stats = strcmp(what, "stats") == 0;
     if (!rm && !verify && !ls && !stats)
-        return msg_usage("unknown action %.40s: use ls, rm, verify or stats", what);
+        return msg_usage("unknown action %.40s: use ls, rm, verify, stats or key", what);
     if (!rm && call->n_words > 1)
         return msg_usage("mote cache %s takes no further argument", what);
-    int code = view_open(&v, false);
+    int code = view_open(&v, call->options);
     if (code == CLI_DONE)
         code = rm       ? cache_rm(call, &v)
                : verify ? cache_verify(&v)
@@ -240,8 +290,8 @@ const cli_command cmd_cache = {
     .name = "cache",
     .section = "Understand",
     .summary = "the prefix cache on disk: list, check, empty",
-    .usage = "ls|rm|verify|stats [ID]",
-    .arguments = "ls|rm|verify|stats",
+    .usage = "ls|rm|verify|stats|key [ID|FILE]",
+    .arguments = "ls|rm|verify|stats|key",
     .min_words = 1,
     .max_words = 2,
     .groups = groups,
@@ -254,7 +304,13 @@ const cli_command cmd_cache = {
         "$MOTE_CACHE/prefix, else $XDG_CACHE_HOME/mote/prefix, else ~/.cache/mote/prefix.\n"
         "ls lists the states: positions at which a conversation can continue. rm removes one, or "
         "all with --all. verify reads every record, compares its checksum and removes damaged "
-        "ones. stats prints size and the bytes written since the directory exists.",
-    .examples = "mote cache ls\nmote cache stats\nmote cache rm --all",
+        "ones. stats prints size and the bytes written since the directory exists.\n"
+        "key FILE makes a key for --cache-key, which encrypts the directory and named sessions. "
+        "Records of another key, and those that were written without one, count for the size but "
+        "are not used; they are evicted first. Other actions need the key to describe and verify "
+        "encrypted records.",
+    .examples = "mote cache ls\nmote cache stats\nmote cache rm --all\n"
+                "mote cache key ~/.config/mote/cache.key\n"
+                "mote cache verify --cache-key ~/.config/mote/cache.key",
     .run = cache_run,
 };

@@ -2,6 +2,7 @@
 /* cmd_session.c - `mote session`: lists, removes, copies and exports named sessions. */
 #include "base/os.h"
 #include "cli/args/command.h"
+#include "cli/load/cache_cipher.h"
 #include "cli/load/session_store.h"
 #include "cli/term/output.h"
 #include "cli/term/text.h"
@@ -14,6 +15,16 @@
 
 enum { DIRECTORY_BYTES = 1024 };
 
+typedef struct session_options {
+    const char *cache_key;
+} session_options;
+
+static const cli_flag flags[] = {
+    {CACHE_KEY_FLAG, .at = offsetof(session_options, cache_key)},
+};
+
+static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
+
 /* The prefix cache on disk; NULL: there is none. */
 static disk_cache *open_cache(bool read_only)
 {
@@ -21,7 +32,8 @@ static disk_cache *open_cache(bool read_only)
     disk_cache *cache = NULL;
     mote_error ignored;
     if (!load_disk_directory(directory, sizeof directory) || access(directory, F_OK) != 0 ||
-        disk_cache_open(&cache, directory, UINT64_MAX / 2, read_only, &ignored) != MOTE_OK)
+        disk_cache_open(&cache, directory, UINT64_MAX / 2, read_only, session_cipher(), &ignored) !=
+            MOTE_OK)
         return NULL;
     return cache;
 }
@@ -157,23 +169,18 @@ static int session_rm(const cli_call *call)
 
 static int session_fork(const cli_call *call)
 {
-    char from[SESSION_PATH_BYTES], to[SESSION_PATH_BYTES];
+    char to[SESSION_PATH_BYTES];
     strbuf text = {0};
-    mote_error err;
     if (call->n_words != 3)
         return msg_usage("mote session fork needs the name of a session and a new name");
-    int code = session_path(from, call->words[1]);
-    if (code == CLI_DONE)
-        code = session_path(to, call->words[2]);
-    if (code == CLI_DONE && !session_exists(call->words[1]))
-        code = session_not_found(call->words[1]);
+    int code = session_path(to, call->words[2]);
     if (code == CLI_DONE && session_exists(call->words[2]))
         code = msg_usage("the session %s exists (mote session rm %s removes it)", call->words[2],
                          call->words[2]);
     if (code == CLI_DONE)
-        code = input_read(&text, from);
-    if (code == CLI_DONE && os_file_replace(to, text.p, text.n, &err) != MOTE_OK)
-        code = msg_error(&err);
+        code = session_read_text(&text, call->words[1]);
+    if (code == CLI_DONE)
+        code = session_write_text(call->words[2], strbuf_view(&text));
     strbuf_fini(&text);
     if (code == CLI_DONE)
         msg_note("%s continues where %s is; both share their part of the disk cache",
@@ -200,7 +207,7 @@ static int session_export(const cli_call *call)
     return code;
 }
 
-static int session_run(const cli_call *call)
+static int session_action(const cli_call *call)
 {
     static const struct {
         const char *name;
@@ -215,6 +222,19 @@ static int session_run(const cli_call *call)
     return msg_usage("unknown action %.40s: use ls, rm, fork or export", call->words[0]);
 }
 
+static int session_run(const cli_call *call)
+{
+    const session_options *o = call->options;
+    disk_cipher *cipher;
+    int code = cache_key_open(&cipher, o->cache_key);
+    session_use_cipher(cipher);
+    if (code == CLI_DONE)
+        code = session_action(call);
+    session_use_cipher(NULL);
+    cache_cipher_free(cipher);
+    return code;
+}
+
 const cli_command cmd_session = {
     .name = "session",
     .section = "Use a model",
@@ -223,6 +243,9 @@ const cli_command cmd_session = {
     .arguments = "ls|rm|fork|export",
     .min_words = 1,
     .max_words = 64,
+    .groups = groups,
+    .n_groups = 1,
+    .options_bytes = sizeof(session_options),
     .about =
         "A session is a conversation with a name: mote run or mote chat --session NAME, or /save "
         "NAME in a chat. Its file has the messages and tokens; KV cache and recurrent states are "
@@ -231,7 +254,7 @@ const cli_command cmd_session = {
         "ls lists the sessions; CACHED is the number of tokens that need no prefill. rm removes "
         "sessions and their part of the disk cache. fork NAME NEW copies one; both share what "
         "they have in common. export NAME [FILE] writes its messages as JSON, which mote run "
-        "--messages reads.",
+        "--messages reads; it is not encrypted.",
     .examples = "mote run qwen3.5:4b --session essay \"Write an outline about tides\"\n"
                 "mote run qwen3.5:4b --session essay \"Now the first chapter\"\n"
                 "mote session fork essay essay-2\n"

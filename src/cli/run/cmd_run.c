@@ -2,6 +2,7 @@
 /* cmd_run.c - `mote run`: its flags, and which of its modes to use. */
 #include "cli/args/command.h"
 #include "cli/chat/conversation.h"
+#include "cli/load/cache_cipher.h"
 #include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
@@ -197,6 +198,7 @@ static const cli_flag cache_flags[] = {
     {LOAD_CACHE_DISK_FLAG, .at = AT(cache_disk),
      .help = "prefix cache on disk: what was computed before, here or by mote serve, is not "
              "computed again; the most bytes in its directory (mote cache stats)"},
+    {CACHE_KEY_FLAG, .at = AT(cache_key)},
 };
 
 #define PRESET "from the preset"
@@ -298,12 +300,26 @@ static bool run_is_interactive(const cli_call *call)
     return no_prompt && !call->common.json && isatty(STDIN_FILENO) == 1 && call->out->terminal;
 }
 
+/* Runs a command with the cipher of --cache-key, for sessions and the prefix cache. */
+static int run_with_key(const cli_call *call, int (*run)(const cli_call *call))
+{
+    const answer_flags *o = call->options;
+    disk_cipher *cipher;
+    int code = cache_key_open(&cipher, o->cache_key);
+    session_use_cipher(cipher);
+    if (code == CLI_DONE)
+        code = run(call);
+    session_use_cipher(NULL);
+    cache_cipher_free(cipher);
+    return code;
+}
+
 static int run_run(const cli_call *call)
 {
     const answer_flags *o = call->options;
     if (o->raw)
         return run_raw(call);
-    return run_is_interactive(call) ? chat_run(call) : run_once(call);
+    return run_with_key(call, run_is_interactive(call) ? chat_run : run_once);
 }
 
 const cli_command cmd_run = {
@@ -359,15 +375,13 @@ static bool chat_find_model(char name[SESSION_MODEL_BYTES], const char *session)
     return found;
 }
 
-static int chat_command_run(const cli_call *call)
+static int chat_with_model(const cli_call *call)
 {
     char name[SESSION_MODEL_BYTES];
     const char *words[] = {name};
     const answer_flags *o = call->options;
     cli_call with_model = *call;
     _Static_assert((int)SESSION_MODEL_BYTES >= (int)FOUND_NAME_BYTES, "it holds both");
-    if (isatty(STDIN_FILENO) != 1 || !call->out->terminal || call->common.json)
-        return msg_usage("mote chat needs a terminal (try: mote run MODEL \"Hello\")");
     if (call->n_words == 0) {
         if (!chat_find_model(name, o->session))
             return msg_fail(CLI_NO_MODEL, "not_found",
@@ -376,6 +390,13 @@ static int chat_command_run(const cli_call *call)
         with_model.n_words = 1;
     }
     return chat_run(&with_model);
+}
+
+static int chat_command_run(const cli_call *call)
+{
+    if (isatty(STDIN_FILENO) != 1 || !call->out->terminal || call->common.json)
+        return msg_usage("mote chat needs a terminal (try: mote run MODEL \"Hello\")");
+    return run_with_key(call, chat_with_model);
 }
 
 const cli_command cmd_chat = {

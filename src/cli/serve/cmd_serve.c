@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/args/command.h"
+#include "cli/load/cache_cipher.h"
 #include "cli/load/load.h"
 #include "cli/serve/serve_flags.h"
 #include "cli/serve/serve_models.h"
@@ -201,14 +202,16 @@ static int serve_read_system(strbuf *text, const char *given, server_options *o)
     return code;
 }
 
-/* The directory must exist before the sandbox is entered. Without it prefixes stay in memory. */
+/* The directory must exist, and the key be read, before the sandbox is entered. Without a directory
+ * prefixes stay in memory. */
 static void serve_open_disk_cache(char *directory, size_t room, server_options *o)
 {
     disk_cache *cache;
     mote_error err;
     if (o->sched.disk_bytes == 0 || !load_disk_directory(directory, room))
         return;
-    if (disk_cache_open(&cache, directory, o->sched.disk_bytes, false, &err) != MOTE_OK) {
+    if (disk_cache_open(&cache, directory, o->sched.disk_bytes, false, o->sched.disk_cipher,
+                        &err) != MOTE_OK) {
         msg_note("disk cache off: %s", err.text);
         return;
     }
@@ -234,6 +237,7 @@ static int serve_run(const cli_call *call)
                            .isa = (mote_isa)f->load.isa};
     strbuf keys = {0}, system = {0};
     char disk[1024];
+    disk_cipher *cipher = NULL;
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return msg_no_memory("the options of the server");
@@ -242,6 +246,8 @@ static int serve_run(const cli_call *call)
     if (f->keep_alive != NULL)
         str_duration(f->keep_alive, &o->keep_alive);
     int code = serve_read_system(&system, f->system, o);
+    if (code == CLI_DONE && f->cache_disk > 0)
+        code = cache_key_open(&cipher, f->cache_key);
     if (code == CLI_DONE)
         code = keys_find(&keys, f, o);
     if (code == CLI_DONE)
@@ -249,11 +255,13 @@ static int serve_run(const cli_call *call)
                             : serve_models_open_catalog(&models, o, f->load.memory, f->allow_pull);
     if (code == CLI_DONE) {
         serve_flags_apply(o, f);
+        o->sched.disk_cipher = cipher;
         serve_open_disk_cache(disk, sizeof disk, o);
         o->defaults.strict = call->common.strict;
         code = serve_with(o, began);
     }
     serve_models_close(&models);
+    cache_cipher_free(cipher);
     strbuf_fini(&keys);
     strbuf_fini(&system);
     mem_free(o);

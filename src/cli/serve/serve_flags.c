@@ -3,6 +3,7 @@
 #include "cli/serve/serve_flags.h"
 
 #include "base/str.h"
+#include "cli/load/cache_cipher.h"
 #include "cli/load/media_files.h"
 
 #include <stddef.h>
@@ -135,6 +136,7 @@ static const cli_flag capacity_flags[] = {
     {LOAD_CACHE_DISK_FLAG, .at = AT(cache_disk),
      .help = "prefix cache on disk, which survives restarts: the most bytes in its directory "
              "(mote cache stats)"},
+    {CACHE_KEY_FLAG, .at = AT(cache_key)},
     {SPEC_FLAG, .at = AT(spec), .help = SPEC_FLAG_HELP "; a request can lower it"},
 };
 

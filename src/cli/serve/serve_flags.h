@@ -35,6 +35,7 @@ typedef struct serve_options {
     uint64_t queue;
     uint64_t kv_tokens;
     uint64_t cache_disk;
+    const char *cache_key;
     const char *spec;
     double drain;
     double drain_delay;

@@ -183,8 +183,8 @@ static void model_open_answers(served_model *m, const sched_options *o)
     if (!sched_disk_identity(m->sched, identity))
         return;
     memcpy(&binding, identity, sizeof binding);
-    if (answer_file_open(&file, o->disk_directory, o->disk_bytes / PART_OF_CAP, binding, &err) ==
-        MOTE_OK)
+    if (answer_file_open(&file, o->disk_directory, o->disk_bytes / PART_OF_CAP, binding,
+                         o->disk_cipher, &err) == MOTE_OK)
         answer_tokens_use_file(m->answer_tokens, file);
     else if (o->warn != NULL)
         o->warn(o->warn_with, err.text);
