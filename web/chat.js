@@ -74,9 +74,18 @@ export class Chat {
     const parts = [];
     if (first > 0) parts.push(button(`Show ${number(first)} earlier messages`, () => this.showEarlier()));
     path.slice(first).forEach((m, i) => parts.push(this.viewOf(m, first + i === path.length - 1).root));
-    this.inner.replaceChildren(...parts);
+    this.inner.replaceChildren(...(parts.length > 0 ? parts : [this.welcome()]));
     this.drawUsage();
     this.drawRunning();
+  }
+
+  // What an empty conversation shows.
+  welcome() {
+    const keys = [["Enter", "send"], ["Shift+Enter", "new line"], ["Alt+N", "new chat"], ["Alt+S", "search"], ["Alt+D", "dashboard"]];
+    return el("div", {class: "welcome"}, el("h2", {text: "New chat"}),
+      el("p", {text: "Write a message, or paste, drop or attach images and videos."}),
+      el("p", {class: "keys"}, ...keys.flatMap(([key, does]) => [el("span", {}, el("kbd", {text: key}), ` ${does}`)])),
+      el("p", {class: "muted", text: "Conversations stay in this browser. The server keeps no text."}));
   }
 
   viewOf(message, last) {
@@ -105,6 +114,7 @@ export class Chat {
       showBranch: (m, step) => this.showBranch(m, step),
       answerCalls: (m, results) => this.answerCalls(m, results),
       endThinking: () => this.endThinking(),
+      announce: (text) => this.announce(text),
     };
   }
 
@@ -136,6 +146,11 @@ export class Chat {
 
   say(text) {
     byId("status").textContent = text;
+  }
+
+  // For screen readers only: everybody else sees it.
+  announce(text) {
+    byId("announce").textContent = text;
   }
 
   // ---- changes ----
@@ -171,10 +186,26 @@ export class Chat {
       () => this.hooks.changed(), (error) => this.say(`The conversation could not be stored: ${error.message}`));
   }
 
+  // Adds an edited version of a message. One of the user or a tool is answered; one of the model is kept as
+  // its answer, and the conversation continues from there.
   resend(message, text) {
     if (this.isBusy()) return;
-    const edited = this.addMessage("user", message.parent, {text, media: message.media});
-    this.answer(edited.id);
+    const {media, call, model, reasoning, thinkingSeconds, calls, json} = message;
+    const known = Object.fromEntries(Object.entries({media, call, model, reasoning, thinkingSeconds, calls, json})
+      .filter(([, value]) => value !== undefined));
+    const following = this.resultsAfter(message);
+    let edited = this.addMessage(message.role, message.parent, {...known, text});
+    for (const result of following) edited = this.addMessage("tool", edited.id, {text: result.text, call: result.call});
+    if (message.role === "assistant") this.draw();
+    else this.answer(edited.id);
+  }
+
+  // The other results of the same calls.
+  resultsAfter(message) {
+    if (message.role !== "tool") return [];
+    const after = this.tree.path().slice(this.tree.path().indexOf(message) + 1);
+    const end = after.findIndex((m) => m.role !== "tool");
+    return end < 0 ? after : after.slice(0, end);
   }
 
   answerCalls(message, results) {
@@ -251,7 +282,8 @@ export class Chat {
     this.views.set(run.message.id, run.view);
     this.drawRunning();
     this.drawUsage();
-    this.say(run.message.state === "done" ? "Answer complete." : "");
+    this.say("");
+    this.announce(run.message.state === "done" ? "Answer complete." : "The answer has ended.");
   }
 
   onProgress({queue, prefill}) {
@@ -295,7 +327,7 @@ export class Chat {
     if (part.id) call.id = part.id;
     if (part.function && part.function.name) call.name = part.function.name;
     if (part.function && part.function.arguments) call.arguments += part.function.arguments;
-    run.view.drawCalls();
+    run.view.growCalls();
   }
 
   drawLive(run, delta, tokens) {
@@ -303,11 +335,12 @@ export class Chat {
     const now = performance.now();
     if (now - run.live > LIVE_MS) {
       run.live = now;
+      if (run.thinkingBegan && run.message.thinkingSeconds === undefined) run.view.tickThinking((now - run.thinkingBegan) / 1000);
       if (run.rate.value > 0) byId("live").textContent = `${number(run.rate.value, 1)} tokens/s`;
     }
     if (now - run.stored > STORE_MS) {
       run.stored = now;
-      store.putMessage(run.message).catch(() => {});
+      store.putMessage({...run.message, tokens: undefined}).catch(() => {}); // they are many, and stored at the end
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // composer.js - the box for a new message: text, attachments by file, paste, drop and camera.
-import {button, byId, el} from "./dom.js";
+import {byId, el} from "./dom.js";
+import {iconButton} from "./icons.js";
 import {readMedia, takePhoto} from "./media.js";
 
 const MOST_MEDIA = 16;
@@ -24,9 +25,14 @@ export class Composer {
     this.input.addEventListener("input", () => this.fit());
     document.addEventListener("paste", (event) => this.onPaste(event));
     const chat = byId("chat");
-    chat.addEventListener("dragover", (event) => event.preventDefault());
+    chat.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      chat.classList.add("dropping");
+    });
+    chat.addEventListener("dragleave", () => chat.classList.remove("dropping"));
     chat.addEventListener("drop", (event) => {
       event.preventDefault();
+      chat.classList.remove("dropping");
       this.addFiles(event.dataTransfer.files);
     });
   }
@@ -76,7 +82,7 @@ export class Composer {
     }
     this.media.push(item);
     const row = el("li", {}, el("img", {src: item.url, alt: item.name}), el("span", {text: item.name}),
-      button("Remove", () => {
+      iconButton("remove", "Remove", () => {
         this.media.splice(this.media.indexOf(item), 1);
         row.remove();
       }, {"aria-label": `Remove ${item.name}`}));

@@ -17,24 +17,34 @@ const LATENCIES = [
 const MEMORY = [["weights", "Weights"], ["kv_cache", "KV cache"], ["recurrent_state", "Recurrent state"], ["model", "Tokenizer and tables"],
   ["scratch", "Scratch"], ["vision", "Vision encoder"]];
 
+function counted(n, word) {
+  return n === undefined ? "" : `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+}
+
+function upText(uptime) {
+  if (uptime < 60) return seconds(uptime);
+  return uptime < 5400 ? `${number(uptime / 60)} min` : `${number(uptime / 3600, 1)} h`;
+}
+
 export class Dashboard {
   constructor() {
     this.root = byId("dashboard");
     this.timer = null;
     this.before = null;
     this.charts = {
-      requests: new LineChart("Requests", ["running", "queued"], (v) => number(v)),
-      speed: new LineChart("Tokens per second", ["generated", "prefilled"], (v) => number(v, 1)),
-      latency: new LineChart("Time to first token", ["p50", "p99"], seconds),
+      requests: new LineChart("Requests", ["running", "queued"], (v) => number(v), 1),
+      speed: new LineChart("Tokens per second", ["generated", "prefilled"], (v) => number(v, v < 100 ? 1 : 0), 1),
+      latency: new LineChart("Time to first token", ["p50", "p99"], seconds, 0.001),
     };
-    this.facts = el("p");
+    this.facts = el("p", {class: "muted"});
+    this.tiles = el("dl", {class: "tiles"});
     this.memory = el("section", {class: "card"});
     this.table = el("section", {class: "card"});
     this.streams = el("section", {class: "card"});
   }
 
   show() {
-    this.root.replaceChildren(el("h2", {text: "Dashboard"}), this.facts,
+    this.root.replaceChildren(el("h2", {text: "Dashboard"}), this.facts, this.tiles,
       el("div", {class: "cards"}, ...Object.values(this.charts).map((c) => c.root), this.memory, this.table, this.streams));
     this.tick();
   }
@@ -69,14 +79,23 @@ export class Dashboard {
 
   draw(status, metrics) {
     const now = {time: performance.now(), totals: status.totals, histograms: LATENCIES.map(([, name]) => buckets(metrics, name))};
-    this.facts.textContent = `mote ${status.version}, ${status.model}, ${status.isa}, ${status.threads} threads, `
-      + `up ${number(status.uptime / 60)} minutes, ${status.connections} connections`;
+    this.facts.textContent = [`mote ${status.version}`, status.model, status.isa, counted(status.threads, "thread"),
+      `up ${upText(status.uptime)}`, counted(status.connections, "connection")].filter(Boolean).join(" \u00b7 ");
+    this.drawTiles(status, now);
     this.charts.requests.add([status.prefill + status.decode, status.queued]);
     if (this.before) this.addRates(this.before, now);
     this.drawMemory(status.memory);
     this.drawLatency(now);
     this.drawStreams(status.streams || []);
     this.before = now;
+  }
+
+  drawTiles(status, now) {
+    const first = percentile([], now.histograms[0], 0.5);
+    const tiles = [["Running", number(status.prefill + status.decode)], ["Queued", number(status.queued)],
+      ["Answers", number(status.totals.answers)], ["First token, p50", first === null ? "\u2013" : seconds(first)],
+      ["Memory", bytes(status.memory.total)]];
+    this.tiles.replaceChildren(...tiles.map(([name, value]) => el("div", {class: "card"}, el("dt", {text: name}), el("dd", {text: value}))));
   }
 
   addRates(before, now) {

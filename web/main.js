@@ -5,6 +5,7 @@ import {Chat} from "./chat.js";
 import {Composer} from "./composer.js";
 import {Dashboard} from "./dashboard.js";
 import {byId} from "./dom.js";
+import {drawIcons} from "./icons.js";
 import {askForKey} from "./key_dialog.js";
 import {bindHeader, loadSettings, openSettings, saveSettings, settings} from "./settings.js";
 import {Sidebar} from "./sidebar.js";
@@ -93,6 +94,7 @@ function onKey(event) {
 
 // ---- start ----
 
+drawIcons();
 loadSettings();
 const chat = new Chat({
   changed: () => sidebar.draw(),
@@ -125,4 +127,5 @@ try {
   banner(`Conversations cannot be stored in this browser: ${error.message}`);
 }
 await connect();
+performance.mark("ready");
 document.body.dataset.ready = "true";

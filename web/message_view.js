@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // message_view.js - one message on the page: text, thinking, calls, media, stats and buttons.
+import {textBox} from "./bounds.js";
 import {button, copy, el, number, seconds} from "./dom.js";
+import {GrowingText} from "./growing_text.js";
+import {iconButton} from "./icons.js";
 import {jsonView} from "./json_view.js";
-import {GrowingText} from "./markdown.js";
+import {laterGrowing} from "./slices.js";
 import {statsView} from "./stats.js";
 import {tokensView} from "./tokens_view.js";
 
@@ -12,6 +15,9 @@ const STATES = {
   cut: "The connection ended before the answer was complete.",
   length: "The answer reached its limit of tokens.",
 };
+const LONGEST_GIVEN = 4000;
+const LONGEST_SOURCE = 4000;
+const LONGEST_ARGUMENTS = 2000;
 
 function thinkingTitle(message) {
   if (message.thinkingSeconds === undefined) return "Thinking";
@@ -24,9 +30,9 @@ function callView(call) {
   try {
     body = jsonView(JSON.parse(call.arguments || "{}"));
   } catch {
-    body = el("pre", {tabindex: "0", text: call.arguments});
+    body = textBox(call.arguments, LONGEST_ARGUMENTS, {class: "plain mono"});
   }
-  return el("div", {class: "call"}, el("p", {}, "Call of ", el("code", {text: call.name})), body);
+  return el("div", {class: "call"}, el("p", {}, "Call of ", el("code", {text: call.name.slice(0, 200)})), body);
 }
 
 export class MessageView {
@@ -39,22 +45,27 @@ export class MessageView {
     this.text = null;
     this.thinking = null;
     this.calls = el("div", {class: "calls"});
+    this.callsPlanned = false;
     this.foot = el("footer");
     this.root = el("article", {class: `message ${message.role}`, "data-id": message.id, "aria-label": ROLES[message.role]},
-      el("header", {}, el("span", {class: "role", text: ROLES[message.role]}), this.branchButtons(branches)),
+      el("header", {}, el("span", {class: message.role === "user" ? "role sr" : "role", text: this.roleText()}), this.branchButtons(branches)),
       this.media(), this.body, this.calls, this.foot);
     this.last = last;
     this.branches = branches;
     this.fill();
   }
 
+  roleText() {
+    return (this.message.role === "assistant" && this.message.model) || ROLES[this.message.role];
+  }
+
   branchButtons({at, n}) {
     if (n < 2) return null;
     const go = (step) => () => this.actions.showBranch(this.message, step);
     return el("span", {class: "branches", role: "group", "aria-label": "Versions"},
-      button("\u2039", go(-1), {"aria-label": "Previous version", disabled: at === 0}),
-      el("span", {text: `${at + 1} / ${n}`}),
-      button("\u203a", go(1), {"aria-label": "Next version", disabled: at === n - 1}));
+      iconButton("left", "Previous version", go(-1), {"aria-label": "Previous version", disabled: at === 0}),
+      el("span", {class: "count", text: `${at + 1} / ${n}`}),
+      iconButton("right", "Next version", go(1), {"aria-label": "Next version", disabled: at === n - 1}));
   }
 
   media() {
@@ -73,9 +84,12 @@ export class MessageView {
       if (m.state !== "running") this.finish();
       return;
     }
-    this.body.classList.add("given");
-    this.body.setAttribute("dir", "auto");
-    this.body.textContent = m.text;
+    this.showGiven();
+  }
+
+  // The text of the user or of a tool, as it is.
+  showGiven() {
+    this.body.replaceChildren(...(this.message.text ? [textBox(this.message.text, LONGEST_GIVEN)] : []));
     this.drawFoot();
   }
 
@@ -102,6 +116,11 @@ export class MessageView {
     this.openThinking().append(text);
   }
 
+  // Shows how long the model has been thinking.
+  tickThinking(elapsed) {
+    if (this.thinkingEnd) this.thinkingBox.querySelector("summary").textContent = `Thinking for ${seconds(elapsed)}`;
+  }
+
   appendText(text) {
     if (this.thinkingEnd) this.closeThinking();
     this.openText().append(text);
@@ -114,7 +133,18 @@ export class MessageView {
   }
 
   drawCalls() {
-    this.calls.replaceChildren(...(this.message.calls || []).map(callView));
+    this.callsPlanned = false;
+    this.calls.replaceChildren(...(this.message.calls || []).filter(Boolean).map(callView));
+  }
+
+  // The arguments of calls have grown.
+  growCalls() {
+    if (this.callsPlanned) return;
+    this.callsPlanned = true;
+    laterGrowing(() => {
+      if (this.callsPlanned) this.drawCalls();
+      return false;
+    });
   }
 
   // The message is complete.
@@ -127,10 +157,25 @@ export class MessageView {
     }
     if (this.text) this.text.finish();
     this.json = this.readJson();
-    if (this.json !== undefined) this.body.replaceChildren(jsonView(this.json));
+    if (this.json !== undefined) this.show(jsonView(this.json));
     this.drawCalls();
     if (this.last && m.calls && m.calls.length > 0 && m.state === "done") this.calls.append(this.resultForm());
     this.drawFoot();
+  }
+
+  // Shows nodes in place of the text.
+  show(...nodes) {
+    this.body.replaceChildren(...nodes);
+    this.body.removeAttribute("aria-busy");
+  }
+
+  showText() {
+    if (this.message.role !== "assistant") {
+      this.showGiven();
+      return;
+    }
+    this.text = new GrowingText(this.body, this.message.text);
+    this.text.finish();
   }
 
   readJson() {
@@ -149,37 +194,44 @@ export class MessageView {
       return {call, input, label: el("label", {class: "field"}, el("span", {text: `Result of ${call.name}`}), input)};
     });
     return el("div", {class: "results"}, ...fields.map((f) => f.label),
-      button("Send results", () => this.actions.answerCalls(this.message, fields.map((f) => [f.call.id, f.input.value]))));
+      button("Send results", () => this.actions.answerCalls(this.message, fields.map((f) => [f.call.id, f.input.value])), {class: "primary"}));
   }
 
   // Shows the body that `make` returns until the button is pressed again.
-  toggle(label, other, make) {
-    const control = button(label, () => {
+  toggle(icon, label, make) {
+    const control = iconButton(icon, label, () => {
       const shown = control.getAttribute("aria-pressed") === "true";
       for (const pressed of this.foot.querySelectorAll("[aria-pressed=true]")) pressed.setAttribute("aria-pressed", "false");
       control.setAttribute("aria-pressed", String(!shown));
-      if (!shown) this.body.replaceChildren(make());
-      else if (other) this.body.replaceChildren(other());
-      else {
-        this.text = new GrowingText(this.body, this.message.text);
-        this.text.finish();
-      }
+      if (!shown) this.show(make());
+      else if (this.json !== undefined) this.show(jsonView(this.json));
+      else this.showText();
     }, {"aria-pressed": "false"});
+    return control;
+  }
+
+  copyButton() {
+    const control = iconButton("copy", "Copy", async () => {
+      await copy(this.message.text);
+      this.actions.announce("Copied.");
+      control.classList.add("done");
+      setTimeout(() => control.classList.remove("done"), 1200);
+    }, {"aria-label": "Copy message"});
     return control;
   }
 
   drawFoot() {
     const m = this.message;
-    const row = el("div", {class: "row"}, button("Copy", () => copy(m.text), {"aria-label": "Copy message"}));
-    if (m.role === "user") row.append(button("Edit", () => this.actions.edit(this)));
-    if (m.role === "assistant") row.append(button("Regenerate", () => this.actions.regenerate(m)));
-    const table = this.json !== undefined ? () => jsonView(this.json) : null;
-    if (table) row.append(this.toggle("Source", table, () => el("pre", {tabindex: "0", text: m.text})));
-    if (m.tokens && m.tokens.length > 0) row.append(this.toggle("Tokens", table, () => tokensView(m.tokens)));
+    const row = el("div", {class: "row"}, this.copyButton(), iconButton("edit", "Edit", () => this.actions.edit(this)));
+    if (m.role === "assistant") row.append(iconButton("again", "Regenerate", () => this.actions.regenerate(m)));
+    if (this.json !== undefined)
+      row.append(this.toggle("source", "Source", () => textBox(m.text, LONGEST_SOURCE, {class: "plain mono"})));
+    if (m.tokens && m.tokens.length > 0) row.append(this.toggle("tokens", "Tokens", () => tokensView(m.tokens)));
+    if (m.stats) row.append(statsView(m.stats));
     const notes = [];
     if (STATES[m.state]) notes.push(el("p", {class: "note", text: STATES[m.state]}));
     if (m.error) notes.push(el("p", {class: "fault", role: "alert", text: m.error}));
-    this.foot.replaceChildren(...notes, row, ...(m.stats ? [statsView(m.stats)] : []));
+    this.foot.replaceChildren(...notes, row);
   }
 
   // A field in place of the text; `done(text)` is called with the new one.
@@ -187,7 +239,9 @@ export class MessageView {
     const input = el("textarea", {rows: "3", dir: "auto", "aria-label": "Edit message"});
     input.value = this.message.text;
     const cancel = () => {
-      this.body.textContent = this.message.text;
+      this.root.classList.remove("editing");
+      if (this.json !== undefined) this.show(jsonView(this.json));
+      else this.showText();
       this.drawFoot();
     };
     const accept = () => done(input.value);
@@ -198,8 +252,10 @@ export class MessageView {
         accept();
       }
     });
-    this.body.replaceChildren(input);
-    this.foot.replaceChildren(el("div", {class: "row"}, button("Send", accept, {class: "primary"}), button("Cancel", cancel)));
+    this.root.classList.add("editing");
+    this.show(input);
+    const label = this.message.role === "assistant" ? "Save as version" : "Send";
+    this.foot.replaceChildren(el("div", {class: "row"}, button(label, accept, {class: "primary"}), button("Cancel", cancel)));
     input.focus();
   }
 }

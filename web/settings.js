@@ -10,7 +10,7 @@ const PRESETS = [["", "automatic"], ["general", "general"], ["coding", "coding"]
 const STEPS = {temperature: 0.05, top_p: 0.01, min_p: 0.01, presence_penalty: 0.1, repetition_penalty: 0.01};
 const LABELS = {
   temperature: "Temperature", top_p: "Top p", top_k: "Top k", min_p: "Min p", presence_penalty: "Presence penalty",
-  repetition_penalty: "Repetition penalty", seed: "Seed", max_tokens: "Most tokens of an answer",
+  repetition_penalty: "Repetition penalty", seed: "Seed", max_tokens: "Most answer tokens",
 };
 
 export const settings = {model: "", thinking: "", system: "", preset: "", alternatives: true, schema: "", tools: ""};

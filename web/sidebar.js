@@ -2,6 +2,7 @@
 // sidebar.js - the list of conversations: search, open, delete, export, import.
 import {button, byId, download, el} from "./dom.js";
 import {fromFile, toJson, toMarkdown} from "./exchange_file.js";
+import {iconButton} from "./icons.js";
 import * as store from "./store.js";
 
 export class Sidebar {
@@ -38,14 +39,17 @@ export class Sidebar {
       : all.filter((c) => found.has(c.id) || c.title.toLowerCase().includes(text.toLowerCase()));
     if (text !== byId("search").value.trim()) return;
     this.list.replaceChildren(...shown.map((c) => this.row(c)));
+    byId("no-conversations").hidden = shown.length > 0;
+    byId("no-conversations").textContent = text === "" ? "No conversations yet." : "Nothing found.";
   }
 
   row(conversation) {
     const current = conversation.id === this.chat.tree.conversation.id;
     const open = button(conversation.title, () => this.open(conversation),
       {class: "title", dir: "auto", "aria-current": current ? "true" : false});
-    const remove = button(this.confirming === conversation.id ? "Really?" : "Delete",
-      () => this.remove(conversation, remove), {"aria-label": `Delete ${conversation.title}`});
+    const remove = this.confirming === conversation.id
+      ? button("Really?", () => this.remove(conversation), {"aria-label": `Really delete ${conversation.title}`, class: "really"})
+      : iconButton("trash", "Delete", () => this.remove(conversation), {"aria-label": `Delete ${conversation.title}`});
     return el("li", {}, open, remove);
   }
 
@@ -56,12 +60,13 @@ export class Sidebar {
   }
 
   // The first click changes the button, for four seconds, also if the list is drawn again. The second one deletes.
-  async remove(conversation, control) {
+  async remove(conversation) {
     if (this.confirming !== conversation.id) {
-      if (this.confirming !== null) this.draw();
       this.confirming = conversation.id;
-      control.textContent = "Really?";
       setTimeout(() => this.endConfirming(conversation.id), 4000);
+      await this.draw();
+      const really = this.list.querySelector(".really");
+      if (really) really.focus();
       return;
     }
     this.confirming = null;

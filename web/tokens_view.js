@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokens_view.js - the tokens of an answer, each a button that shows its alternatives.
+import {bounded} from "./bounds.js";
 import {button, byId, el, number} from "./dom.js";
 
-const MOST = 4000;
+const SHOWN = 500; // and as many more with each click
+const LONGEST_TOKEN = 100;
 
 const percent = (logprob) => `${number(100 * Math.exp(logprob), 1)} %`;
 
 // Blanks and line ends as visible signs.
 function visible(text) {
-  return text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u2192").replace(/ /g, "\u00b7") || "\u2205";
+  return bounded(text.slice(0, LONGEST_TOKEN)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u2192").replace(/ /g, "\u00b7") || "\u2205";
 }
 
 function showAlternatives(token) {
@@ -32,21 +34,36 @@ function likelihood(logprob) {
   return p > 0.9 ? "sure" : p > 0.5 ? "likely" : p > 0.1 ? "unsure" : "rare";
 }
 
+function tokenNodes(token) {
+  const text = token.text.slice(0, LONGEST_TOKEN);
+  const control = button(bounded(text) || "\u2205", () => showAlternatives(token),
+    {class: likelihood(token.logprob), "aria-label": `${visible(token.text)}, ${percent(token.logprob)}`});
+  return text.includes("\n") ? [control, el("br")] : [control];
+}
+
 // `tokens` as recordToken() makes them.
 export function tokensView(tokens) {
   const box = el("div", {class: "tokens", dir: "auto"});
-  for (const token of tokens.slice(0, MOST)) {
-    box.append(el("button", {
-      type: "button", class: likelihood(token.logprob), text: token.text || "\u2205",
-      "aria-label": `${visible(token.text)}, ${percent(token.logprob)}`, on: {click: () => showAlternatives(token)},
-    }));
-    if (token.text.includes("\n")) box.append(el("br"));
-  }
-  if (tokens.length > MOST) box.append(el("p", {class: "muted", text: `${number(tokens.length - MOST)} more tokens`}));
+  const show = (from) => {
+    box.append(...tokens.slice(from, from + SHOWN).map(readToken).flatMap(tokenNodes));
+    const left = tokens.length - from - SHOWN;
+    if (left <= 0) return;
+    const more = button(`Show ${number(Math.min(left, SHOWN))} of ${number(left)} more tokens`, () => {
+      more.remove();
+      show(from + SHOWN);
+    }, {class: "more"});
+    box.append(more);
+  };
+  show(0);
   return box;
 }
 
-// A token of a logprobs object in the form that is stored.
+// A token of a logprobs object in the form that is stored: a text, because a browser copies ten thousand
+// texts in the time of a few hundred objects.
 export function recordToken(t) {
-  return {text: t.token, logprob: t.logprob, top: (t.top_logprobs || []).map((a) => [a.token, a.logprob])};
+  return JSON.stringify({text: t.token, logprob: t.logprob, top: (t.top_logprobs || []).map((a) => [a.token, a.logprob])});
+}
+
+function readToken(record) {
+  return typeof record === "string" ? JSON.parse(record) : record;
 }

@@ -74,7 +74,7 @@ def headers(server):
         equal((policy["default-src"], policy["script-src"], policy["style-src"], policy["connect-src"]),
               ("'none'", "'self'", "'self'", "'self'"))
         equal((policy["frame-ancestors"], policy["base-uri"], policy["form-action"]), ("'none'", "'none'", "'none'"))
-        equal((policy["require-trusted-types-for"], policy["trusted-types"]), ("'script'", "dompurify"))
+        equal((policy["require-trusted-types-for"], policy["trusted-types"]), ("'script'", "dompurify mote-worker"))
         assert "unsafe" not in got["content-security-policy"] and "http" not in got["content-security-policy"]
     # no markup that the policy would refuse
     page = (ROOT / "web/index.html").read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -53,15 +54,17 @@ class Run:
 
     def __init__(self, example, work):
         self.work, self.directory = Path(work), Path(work, "examples", example)
-        shutil.copytree(ROOT / "examples", self.work / "examples")
+        shutil.copytree(ROOT / "examples", self.work / "examples", ignore=shutil.ignore_patterns("venv"))
         self.install_models(self.work / "home/.cache/huggingface/hub")
         with socket.create_server(("127.0.0.1", 0)) as s:
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/v1"
+        # The virtual environment that a README makes finds the packages of the test in PYTHONPATH.
+        packages = sysconfig.get_path("purelib")
         path = [os.path.dirname(sys.executable), os.path.dirname(MOTE), os.environ["PATH"]]
         self.env = {**os.environ, "HOME": str(self.work / "home"), "XDG_RUNTIME_DIR": work, "PATH": ":".join(path),
                     "MOTE_HOST": f"127.0.0.1:{port}", "OPENAI_BASE_URL": self.url, "LOCAL_URL": self.url,
-                    "PIP_NO_INDEX": "1", "LC_ALL": "C.UTF-8"}
+                    "PIP_NO_INDEX": "1", "PYTHONPATH": packages, "LC_ALL": "C.UTF-8"}
         # Compiled once: the packages are large, and every command of a README imports them.
         self.env["PYTHONPYCACHEPREFIX"] = os.path.join(os.environ.get("MOTE_SDK_CACHE") or os.environ["SDK_CACHE"], "pycache")
         for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MOTE_API_KEY",
@@ -143,7 +146,7 @@ def check_rag_again(run):
     """A second run of `index` sees what changed: nothing, one file removed, one added."""
     again = Run("rag", tempfile.mkdtemp(dir=run.work))
     shutil.rmtree(again.directory)
-    shutil.copytree(run.directory, again.directory)
+    shutil.copytree(run.directory, again.directory, ignore=shutil.ignore_patterns("venv"))
     serve = "mote serve qwen3.5:4b"
     index = "python3 rag.py index notes"
     again.commands = [serve, "cd examples/rag", index, "rm notes/garden.md", index + "/.",

@@ -33,6 +33,8 @@ def program():
 
 
 class Browser:
+    name = "chromium"
+
     def __init__(self, *flags):
         self.directory = tempfile.TemporaryDirectory(prefix="mote-chromium-", ignore_cleanup_errors=True)
         to_browser, self.out = os.pipe()
@@ -109,7 +111,7 @@ class Page:
         self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self.call(f"{domain}.enable")
-        self.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        self.preload(WATCH)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         if url:
@@ -118,8 +120,16 @@ class Page:
     def call(self, method, **params):
         return self.browser.call(method, self.session, **params)
 
-    def open(self, url):
+    def preload(self, source):
+        """A script that runs in every document of the page before its own ones."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=source)
+
+    def navigate(self, url):
+        """Without waiting for the page."""
         self.call("Page.navigate", url=url)
+
+    def open(self, url):
+        self.navigate(url)
         self.wait("document.body && document.body.dataset.ready === 'true'")
 
     def reload(self):
@@ -207,6 +217,19 @@ class Page:
         except RuntimeError as error:
             out.append(str(error))
         return out
+
+    def requests(self):
+        """The URLs of all requests."""
+        return [e["params"]["request"]["url"] for e in self.browser.events.get(self.session, [])
+                if e["method"] == "Network.requestWillBeSent"]
+
+    def download_to(self, directory):
+        self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=directory, browserContextId=self.context,
+                          eventsEnabled=False)
+
+    def clipboard(self):
+        self.browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite"], browserContextId=self.context)
+        return self.js("navigator.clipboard.readText()")
 
     def close(self):
         self.browser.call("Target.disposeBrowserContext", browserContextId=self.context)

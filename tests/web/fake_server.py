@@ -51,7 +51,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(got.status, {k: v for k, v in got.headers.items() if k.lower() in kept}, got.read())
 
     def do_POST(self):
-        self.server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/chat/completions/control":
+            self.server.controls.append(body)
+            self.reply(200, {"Content-Type": "application/json"}, b"{}")
+            return
+        self.server.requests.append(body)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Connection", "close")
@@ -74,8 +79,9 @@ class FakeServer:
     def __init__(self, real):
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.real, self.http.answers, self.http.requests, self.http.left = real, [], [], 0
+        self.http.controls = []
         self.http.daemon_threads = True
-        self.answers, self.requests = self.http.answers, self.http.requests
+        self.answers, self.requests, self.controls = self.http.answers, self.http.requests, self.http.controls
         self.url = "http://127.0.0.1:%d" % self.http.server_address[1]
         self.key = None
         threading.Thread(target=self.http.serve_forever, daemon=True).start()

@@ -44,12 +44,31 @@ LARGE = [
     "1. x\n" * 10000, "```js\n" + "f(" * 100000, "<!--" * 50000, "\\" * 100000, "https://evil.example/" * 20000, "~~a" * 10000,
     "[x][y]\n\n" * 5000, " " * 500000 + "x", "\n" * 200000, "(((((" * 20000, "word " * 200000, "[a]: b\n" * 10000, "** " * 20000,
 ]
+# Texts just below the limits of the page (web/blocks.js): each block, line or box costs as much as it may.
+LIMITS = [
+    ("e" + "\u0301" * 16) * 2000, "\n".join(["x" + "\u0315" * 3000] * 40), "\u0915\u094d" * 1900 + "\n\n" + "\u0b95\u0bcd" * 1900,
+    "\u1112\u1161\u11ab" * 1300, "\u200b" * 3900, ("\u202e\u2067a" * 1300 + "\n") * 10, "\U0001f468\u200d\U0001f469\u200d" * 900,
+    "|" + "a|" * 300 + "\n|" + "-|" * 300 + "\n" + "x\n" * 3000,
+    "|" + "a|" * 40 + "\n|" + "-|" * 40 + "\n" + ("|" + "b|" * 40 + "\n") * 500, "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 5000,
+    "*a **b " * 280 + "c** d* " * 280, ("[a](<b" * 600 + "\n\n") * 40, ("[" * 3900 + "\n\n") * 20, ("`" + "a``" * 1200 + "\n\n") * 20,
+    ("<a" * 1900 + "\n\n") * 20, ("[x](https://a.example/b) " * 150 + "\n\n") * 60, ("&lt;" * 950 + "\n\n") * 40,
+    ("\\*" * 1900 + "\n\n") * 40, ("**a** " * 650 + "\n\n") * 60, ("*_" * 1950 + "\n\n") * 20,
+    "".join("  " * (i % 15) + "- x\n" for i in range(4000)), "".join(">" * (i % 20) + " x\n" for i in range(4000)),
+    "- a\n\n  b\n\n" * 3000, "```js\n" + "f(\n" * 6000, "```js\n" + ("f(a, " * 150 + "\n") * 100,
+    "```js\n" + "/*" * 400 + "\n" * 100 + "`${" * 300, "```html\n" + "<a " * 300 + "\n" + "<a b='\n" * 3000,
+    "```\n" + "\n" * 100000, "```c\n" + "int x = 1;\n" * 10000, "```py\n" + "'''\n\"\"\"\n" * 3000,
+    "- x\n  ```js\n" + "  let a = `b`;\n" * 3000, "```js\n" + "x" * 500000 + "\nlet y;\n```\n\nend", "```js\n" + "e" + "\u0301" * 5000,
+    "".join(chr(0x1000 + 97 * i) for i in range(300)),
+    "".join(f"[r{i}]\n" for i in range(2000)) + "".join(f"[r{i}]: https://a.example/{i}\n" for i in range(2000)),
+    ("a" * 3900 + "\n") * 100, ("\t" * 3900 + "a\n") * 30, "a\u00ad" * 30000, "-" * 3999 + "\n" + "=" * 3999,
+    ("\u05d0a" * 1900 + "\n") * 30,
+]
 # Bytes that are not UTF-8, sent inside the JSON of a stream.
 BROKEN = [b"\xff\xfe\xfd", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"abc\xe2\x82", b"\x80" * 500]
 
 
 def texts(n, seed=23):
-    fixed = HTML + MARKDOWN + CHARACTERS + LARGE
+    fixed = HTML + MARKDOWN + CHARACTERS + LARGE + LIMITS
     out, chance = fixed[:n], random.Random(seed)
     small = HTML + MARKDOWN + CHARACTERS[:5]
     while len(out) < n:

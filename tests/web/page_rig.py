@@ -8,7 +8,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "sdk")]
 
-from browser import Browser, program  # noqa: E402,F401
+if os.environ.get("MOTE_BROWSER") == "firefox":
+    from firefox import Browser, program  # noqa: E402,F401
+else:
+    from browser import Browser, program  # noqa: E402,F401
 from rig import KEY, Server, case, equal, main  # noqa: E402,F401
 from vision_examples import MODEL as VISION_MODEL, examples  # noqa: E402,F401
 
@@ -20,9 +23,9 @@ def open_page(browser, server, settings=None, **view):
     """The page with the key of the server, and greedy sampling."""
     page = browser.page(None, **view)
     chosen = json.dumps({"temperature": 0, **(settings or {})})
-    page.call("Page.addScriptToEvaluateOnNewDocument", source=
-              f"if (!sessionStorage.getItem('mote-key')) sessionStorage.setItem('mote-key', {json.dumps(server.key or '')});"
-              f"if (!localStorage.getItem('mote-settings')) localStorage.setItem('mote-settings', {json.dumps(chosen)});")
+    page.preload(
+        f"if (!sessionStorage.getItem('mote-key')) sessionStorage.setItem('mote-key', {json.dumps(server.key or '')});"
+        f"if (!localStorage.getItem('mote-settings')) localStorage.setItem('mote-settings', {json.dumps(chosen)});")
     page.open(server.url + "/")
     return page
 
@@ -34,6 +37,7 @@ def last(selector):
 def wait_for_answer(page):
     page.wait("document.querySelector('#stop').hidden")
     page.wait(f"!!{last('.message.assistant')} && !!{last('.message.assistant')}.querySelector('footer .row')")
+    page.wait(f"!{last('.message.assistant')}.querySelector('.text[aria-busy]')")
     return page.js(f"{last('.message.assistant')}.querySelector('.text').innerText.trim()")
 
 
@@ -53,7 +57,7 @@ def no_faults(page):
 
 def skip_without_browser():
     if program() is None:
-        print("skipped: no chromium")
+        print(f"skipped: no {Browser.name}")
         sys.exit(SKIPPED)
 
 

@@ -31,7 +31,7 @@ def image_file(page, example, event):
 @case
 def key_is_requested_and_stays_in_the_tab(browser, server):
     with browser.page(None) as page:
-        page.call("Page.navigate", url=server.url + "/")
+        page.navigate(server.url + "/")
         page.wait("document.querySelector('#key').open")
         page.type("#key-input", "wrong-key")
         page.click("#key button", "Use key")
@@ -49,7 +49,7 @@ def chat_is_streamed_stored_and_found(browser, server):
     with open_page(browser, server) as page:
         equal(ask(page, FACT), FACT_ANSWER)
         stats = page.js(f"{last('.stats')}.textContent")
-        assert "tokens/s" in stats and "prefilled" in stats, stats
+        assert "tokens/s" in stats and "prefilled" in stats and "Drafts accepted" in stats, stats
         assert " of 32,768 (" in page.js("document.querySelector('#usage').textContent")
         for question in ("What is 2 + 2?", IDENTITY, FACT, IDENTITY):  # short prompts are not cached
             ask(page, question)
@@ -83,11 +83,11 @@ def edits_and_new_answers_are_branches(browser, server):
         page.enter()
         page.wait("document.querySelectorAll('.message').length === 2")
         equal(wait_for_answer(page), FACT_ANSWER)
-        equal(page.js("document.querySelector('.branches span').textContent"), "2 / 2")
+        equal(page.js("document.querySelector('.branches .count').textContent"), "2 / 2")
         page.click(".branches button[aria-label='Previous version']")
         page.wait("document.querySelectorAll('.message').length === 4")
         page.click(".message.assistant:last-child footer button", "Regenerate")
-        page.wait(f"{last('.branches span')}.textContent === '2 / 2'")
+        page.wait(f"{last('.branches .count')}.textContent === '2 / 2'")
         wait_for_answer(page)
         equal(page.js("document.querySelectorAll('.message').length"), 4)
         # the tree is stored
@@ -95,6 +95,59 @@ def edits_and_new_answers_are_branches(browser, server):
         page.click("#conversations .title")
         page.wait("document.querySelectorAll('.branches').length === 2")
         no_faults(page)
+
+
+@case
+def every_message_can_be_edited(browser, server):
+    """An answer that is edited is a version of its own, which the conversation continues from."""
+    with open_page(browser, server) as page:
+        ask(page, FACT)
+        page.click(".message.assistant footer button", "Edit")
+        page.type(".message.assistant textarea", "The emblem is the *fox*.")
+        page.key("Escape", 27)
+        page.wait(f"document.querySelector('.message.assistant .text').innerText.trim() === {json.dumps(FACT_ANSWER)}")
+        page.click(".message.assistant footer button", "Edit")
+        page.type(".message.assistant textarea", "The emblem is the *fox*.")
+        page.click(".message.assistant footer button", "Save as version")
+        page.wait("document.querySelector('.message.assistant em') && document.querySelector('.branches .count').textContent === '2 / 2'")
+        equal(page.js("document.querySelectorAll('.message').length"), 2)
+        no_faults(page)
+    with open_page(browser, server, {"tools": json.dumps([WEATHER_TOOL])}) as page:
+        ask(page, WEATHER)
+        page.type(".results textarea", "no result")
+        page.click(".results button", "Send results")
+        page.wait("document.querySelectorAll('.message.assistant').length === 2")
+        wait_for_answer(page)
+        page.click(".message.tool footer button", "Edit")
+        page.type(".message.tool textarea", WEATHER_RESULT)
+        page.enter()
+        page.wait("document.querySelector('.message.tool .branches') && document.querySelector('.message.tool .branches .count').textContent === '2 / 2'")
+        equal(wait_for_answer(page), WEATHER_ANSWER)
+        no_faults(page)
+
+
+@case
+def texts_are_copied(browser, server):
+    with open_page(browser, server) as page:
+        ask(page, FACT)
+        page.click(".message.assistant footer button", "Copy")
+        page.wait("document.querySelector('#announce').textContent === 'Copied.'")
+        equal(page.clipboard(), FACT_ANSWER)
+
+
+@case
+def misses_have_a_reason(browser, _):
+    """A prompt that differs early says where, and what was there."""
+    filler = "The clever duck walked to the market in the morning. " * 15
+    with Server() as server, open_page(browser, server, {"system": filler + "One."}) as page:
+        ask(page, FACT)
+        page.click("#new-chat")
+        page.click("#open-settings")
+        page.type("#set-system", "Now: " + filler + "Two.")
+        page.click("#settings button", "Save")
+        ask(page, FACT)
+        stats = page.js(f"{last('.stats')}.textContent")
+        assert "Not reused after" in stats and "What differs" in stats, stats
 
 
 @case
@@ -140,7 +193,7 @@ def schema_answers_are_tables(browser, server):
         equal(page.js("[...document.querySelectorAll('table.json tr')].map((r) => r.innerText.replace(/\\s+/g, ' ').trim())"),
               ["x 91", "y 26"])
         page.click("footer button", "Source")
-        page.wait("document.querySelector('.message.assistant pre').textContent.includes('\"x\"')")
+        page.wait("document.querySelector('.message.assistant .mono') && document.querySelector('.message.assistant .mono').textContent.includes('\"x\"')")
         page.click("footer button", "Source")
         page.wait("!!document.querySelector('table.json')")
         no_faults(page)
@@ -221,8 +274,7 @@ def camera_and_video(browser, server):
 @case
 def conversations_are_exported_and_imported(browser, server):
     with open_page(browser, server) as page, tempfile.TemporaryDirectory() as directory:
-        browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=directory, browserContextId=page.context,
-                     eventsEnabled=False)
+        page.download_to(directory)
         ask(page, FACT)
         page.click("footer button", "Regenerate")
         page.wait("!!document.querySelector('.branches')")
@@ -247,6 +299,27 @@ def conversations_are_exported_and_imported(browser, server):
         page.set_files("#import-file", broken)
         page.wait("document.querySelector('#status').textContent.includes('could not be imported')")
         no_faults(page)
+
+
+@case
+def attachments_are_exported(browser, server):
+    example = examples(data())[0]
+    with open_page(browser, server) as page, tempfile.TemporaryDirectory() as directory:
+        page.download_to(directory)
+        page.choose("#model", page.js("[...document.querySelectorAll('#model option')].pop().value"))
+        image_file(page, example, "paste")
+        page.wait("document.querySelectorAll('#attachments li').length === 1")
+        equal(ask(page, example.question), example.answer)
+        page.click("#export-json")
+        path = pathlib.Path(directory, "mote-conversations.json")
+        while not path.exists() or path.stat().st_size == 0:
+            browser.receive(0.05)
+        page.click("#conversations button", "Delete")
+        page.click("#conversations button", "Really?")
+        page.wait("document.querySelectorAll('#conversations li').length === 0")
+        page.set_files("#import-file", path)
+        page.click("#conversations .title")
+        page.wait("document.querySelector('.message.user .media img') && document.querySelector('.message.user .media img').naturalWidth > 0")
 
 
 @case
@@ -286,6 +359,19 @@ def dashboard_shows_the_server(browser, server):
 
 
 @case
+def dashboard_needs_its_scope(browser, _):
+    """Without API keys everybody may chat, and the key of the user opens the dashboard."""
+    with Server(key=None) as server, open_page(browser, server) as page:
+        equal(ask(page, FACT), FACT_ANSWER)
+        page.click("#tab-dashboard")
+        page.wait("document.querySelector('#dashboard').innerText.includes('scope')")
+        page.click("#dashboard button", "Enter a key")
+        page.type("#key-input", server.local_key().strip())
+        page.click("#key button", "Use key")
+        page.wait("document.querySelectorAll('.chart polyline').length > 0 && !!document.querySelector('.tiles dd')")
+
+
+@case
 def keyboard(browser, server):
     with open_page(browser, server) as page:
         ask(page, FACT)
@@ -298,6 +384,10 @@ def keyboard(browser, server):
         page.wait("!document.querySelector('#dashboard').hidden")
         page.key("d", 68, ALT)
         page.wait("!document.querySelector('#chat').hidden")
+        page.key(",", 188, ALT)
+        page.wait("document.querySelector('#settings').open")
+        page.key("Escape", 27)
+        page.wait("!document.querySelector('#settings').open")
         # Shift+Enter is a new line
         page.type("#input", "a")
         page.key("Enter", 13, 8, "\r")
@@ -308,7 +398,7 @@ def keyboard(browser, server):
 def phone_and_right_to_left(browser, server):
     with open_page(browser, server, width=360, height=640, mobile=True) as page:
         ask(page, "\u0645\u0631\u062d\u0628\u0627 \u0628\u0643")
-        equal(page.js("getComputedStyle(document.querySelector('.message.user .text')).direction"), "rtl")
+        equal(page.js("getComputedStyle(document.querySelector('.message.user .plain')).direction"), "rtl")
         equal(page.js("document.documentElement.scrollWidth <= window.innerWidth"), True)
         equal(page.js("getComputedStyle(document.querySelector('#sidebar')).display"), "none")
         page.click("#menu")
@@ -333,7 +423,7 @@ def restart_keeps_the_conversation(browser, _):
             page.wait("document.querySelector('#banner').hidden")
             equal(page.js("document.querySelectorAll('.message').length"), 4)
             page.click("footer button", "Regenerate")
-            page.wait(f"{last('.branches span')} && {last('.branches span')}.textContent === '2 / 2'")
+            page.wait(f"{last('.branches .count')} && {last('.branches .count')}.textContent === '2 / 2'")
             equal(wait_for_answer(page), IDENTITY_ANSWER)
 
 

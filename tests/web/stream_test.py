@@ -9,7 +9,7 @@ import sys
 import threading
 
 from fake_server import END, FakeServer, chunk
-from hostile_outputs import BROKEN, texts
+from hostile_outputs import BROKEN, CHARACTERS, LARGE, LIMITS, texts
 from page_rig import Browser, Server, ask, case, equal, last, main, no_faults, open_page, skip_without_browser, wait_for_answer
 
 HOSTILE = int(os.environ.get("MOTE_HOSTILE", "60"))
@@ -21,6 +21,7 @@ ALLOWED = ("A BLOCKQUOTE BR BUTTON CODE DD DEL DETAILS DIV DL DT EM FOOTER H1 H2
 CHECK = """(() => {
   const faults = [];
   for (const e of document.querySelectorAll(".message.assistant, .message.assistant *")) {
+    if (e.closest("footer svg.icon, header svg.icon")) continue; // of the page itself
     if (e.tagName !== "ARTICLE" && !%s.includes(e.tagName)) faults.push(e.outerHTML.slice(0, 200));
     for (const a of e.attributes)
       if (/^on|^style$|^srcdoc$|^src$/i.test(a.name) || (a.name === "href" && !/^(https?:|mailto:)/i.test(a.value))
@@ -28,6 +29,13 @@ CHECK = """(() => {
   }
   return faults;
 })()""" % json.dumps(ALLOWED)
+
+
+# What one slice may cost (web/slices.js), and the longest run of marks on a letter (web/bounds.js).
+MOST_UNITS = 8000
+MOST_MARKS = 16
+# Some of the texts that are made to block the page. All of them are in MOTE_HOSTILE=500.
+COSTLY = [CHARACTERS[5], LARGE[2], LARGE[10][:8000], LARGE[15][:20000], *(LIMITS[i] for i in (0, 1, 8, 13, 20, 23, 30, 31, 32, 39))]
 
 
 def pieces(text, size=16):
@@ -65,13 +73,112 @@ def hostile_outputs_stay_text(browser, fake):
             page.wait(f"{last('.message.assistant')}.querySelector('.text').childNodes.length > 0 || {json.dumps(text.strip() == '')}")
             harmless(page, text[:80])
         longest = page.js("Math.max(0, ...window.__long)")
-        requests = [e["params"]["request"]["url"] for e in browser.events[page.session]
-                    if e["method"] == "Network.requestWillBeSent"]
+        requests = page.requests()
         no_faults(page)
     foreign = [url for url in requests if not url.startswith((fake.url + "/", "data:", "blob:", "about:"))]
     equal(foreign, [])
     print(f"     {HOSTILE} outputs, longest task {longest:.0f} ms")
     assert os.environ.get("MOTE_WEB_TIMES") is None or longest <= LONGEST_TASK_MS, longest
+
+
+@case
+def work_is_bounded(browser, fake):
+    """No slice parses or lays out more than its limit, whatever the text: counted by the page, so independent of time."""
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        for text in COSTLY:
+            page.click("#new-chat")
+            fake.answers.append(stream(text))
+            ask(page, "x")
+            marks, groups = page.js(f"""(() => {{
+              const box = {last('.message.assistant')}.querySelector('.text');
+              const runs = box.textContent.match(/[\\p{{M}}\\p{{Cf}}]+/gu) || [];
+              return [Math.max(0, ...runs.map((r) => [...r].length)), Math.max(0, ...[...box.children].map((g) => g.childElementCount))];
+            }})()""")
+            assert marks <= MOST_MARKS and groups <= 50, (text[:40], marks, groups)
+            most, slices = page.js("import('/web/slices.js').then(({work}) => [work.most, work.slices])")
+            assert slices > 0 and most <= MOST_UNITS, (text[:40], most)
+        no_faults(page)
+
+
+@case
+def tables_and_code_keep_their_form(browser, fake):
+    """A table or code that is divided is still one: every row has its cells, the code has every line."""
+    code = "".join(f"let x{i} = {i}; // {'y' * (i % 50)}\n" for i in range(3000))
+    table = "| a | b |\n|---|---|\n" + "".join(f"| {i} | x |\n" for i in range(1500))
+    listed = "- one\n\n  ```js\n" + "  let a = 1;\n" * 1000 + "  ```\n\n- two\n"
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        body = ".message.assistant:last-of-type .text "
+        fake.answers.append(stream(f"Text\n```js\n{code}```\nEnd *one*."))
+        ask(page, "x")
+        equal(page.js(f"[...document.querySelectorAll('{body}.code code')].map((c) => c.textContent)"), [code])
+        equal(page.js(f"document.querySelector('{body}em').textContent"), "one")
+        page.click("#new-chat")
+        fake.answers.append(stream(table + "\nEnd."))
+        ask(page, "x")
+        equal(page.js(f"[document.querySelectorAll('{body}td').length, document.querySelectorAll('{body}p').length]"), [3000, 1])
+        page.click("#new-chat")
+        fake.answers.append(stream(listed))
+        ask(page, "x")
+        page.wait(f"[...document.querySelectorAll('{body}code')].map((c) => c.textContent).join('').split('let a = 1;').length === 1001")
+        page.wait(f"[...document.querySelectorAll('{body}li')].some((l) => l.textContent.trim() === 'two')")
+        no_faults(page)
+
+
+@case
+def code_is_highlighted_in_slices(browser, fake):
+    """Colours come from a worker, also while the code grows; they never change the text."""
+    code = "".join(f"/* several\n lines {i} */ const x{i} = `a ${{f({i})}}` + 'é';\n" for i in range(150))
+    gate = threading.Event()
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        half = len(code) // 2
+        fake.answers.append([chunk({"content": f"```js\n{code[:half]}"}), gate, *[chunk({"content": p}) for p in pieces(code[half:], 50)],
+                             chunk({"content": "```\n"}), END])
+        page.type("#input", "x")
+        page.enter()
+        page.wait("document.querySelectorAll('.code .hljs-keyword').length > 10")
+        gate.set()
+        wait_for_answer(page)
+        page.wait("document.querySelectorAll('.code .hljs-keyword').length === 150 && document.querySelectorAll('.code .hljs-comment').length >= 150")
+        equal(page.js("document.querySelector('.code code').textContent"), code)
+        equal(page.js("document.querySelector('.code .part:nth-child(2) .hljs-keyword').textContent"), "const")
+        no_faults(page)
+
+
+@case
+def calls_and_json_are_bounded(browser, fake):
+    """Arguments of a call and answers in JSON that are huge or deep make a bounded number of nodes."""
+    deep = '{"a":' * 3000 + "1" + "}" * 3000
+    wide = json.dumps({f"k{i}": [{"x": j, "y": "z" * 3000} for j in range(50)] for i in range(100)})
+    for name, text in (("deep", deep), ("wide", wide)):
+        with open_page(browser, fake, {"alternatives": False, "schema": '{"type": "object"}'}) as page:
+            parts = [{"index": 0, "function": {"arguments": p}} for p in pieces(text, 4000)]
+            parts[0].update(id="c1", function={"name": "f", "arguments": parts[0]["function"]["arguments"]})
+            fake.answers.append([chunk({"tool_calls": [p]}) for p in parts] + [chunk({"content": text}), END])
+            ask(page, "x")
+            nodes = page.js(f"{last('.message.assistant')}.querySelectorAll('*').length")
+            equal((name, 20 < nodes < 12000, nodes), (name, True, nodes))
+            assert page.js(f"{last('.message.assistant')}.textContent.length") < 100000
+            no_faults(page)
+
+
+@case
+def thinking_is_timed_and_ended(browser, fake):
+    gate = threading.Event()
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        fake.answers.append([*[part for _ in range(8) for part in (chunk({"reasoning_content": "Well. "}), 0.06)], gate,
+                             chunk({"content": "Done"}), END])
+        page.type("#input", "x")
+        page.enter()
+        page.wait("document.querySelector('.thinking summary') && document.querySelector('.thinking summary').textContent.startsWith('Thinking for ')")
+        page.click("button", "Answer now")
+        while not fake.controls:
+            browser.receive(0.02)
+        equal(fake.controls.pop(), {"id": "chatcmpl-1", "action": "reasoning_end"})
+        gate.set()
+        equal(wait_for_answer(page), "Done")
+        assert page.js("document.querySelector('.thinking summary').textContent").startswith("Thought for ")
+        equal(page.js("document.querySelectorAll('.end-thinking').length"), 0)
+        no_faults(page)
 
 
 @case
@@ -97,6 +204,7 @@ def markdown_is_rendered(browser, fake):
         body = ".message.assistant .text "
         page.wait(f"document.querySelector('{body}').innerText.includes('End.')")
         page.wait(f"document.querySelectorAll('{body}a').length === 2")  # the second one has its target in another block
+        page.wait(f"document.querySelectorAll('{body}.hljs-keyword').length === 2")
         for selector, n in (("h1", 1), ("strong", 1), ("ol li", 2), ("td", 2), ("td.align-right", 1), ("pre .hljs-keyword", 2),
                             ("a[rel~=noopener][target=_blank]", 2)):
             equal((selector, page.js(f"document.querySelectorAll('{body + selector}').length")), (selector, n))
@@ -124,7 +232,7 @@ def long_blocks_are_divided(browser, fake):
         body = ".message.assistant .text"
         page.wait(f"document.querySelectorAll('{body} li').length === 3000 && document.querySelector('{body}').innerText.includes('End.')")
         text = page.js(f"document.querySelector('{body}').innerText")
-        assert "992,000 more characters" in text, text[-300:]
+        assert "996,000 more characters" in text, text[-300:]
         equal(page.js(f"[...document.querySelectorAll('{body} ol')].pop().start") > 1000, True)
 
 
@@ -175,9 +283,12 @@ def progress_is_shown(browser, fake):
 
 @case
 def settings_are_in_the_request(browser, fake):
-    chosen = {"preset": "coding", "thinking": "low", "system": "Be short.", "temperature": 0.5, "top_k": 7, "seed": 3,
+    chosen = {"thinking": "low", "system": "Be short.", "temperature": 0.5, "top_k": 7, "seed": 3,
               "tools": '[{"type": "function"}]', "schema": '{"type": "object"}'}
     with open_page(browser, fake, chosen) as page:
+        page.click("#open-settings")
+        page.choose("#set-preset", "coding")
+        page.click("#settings button", "Save")
         fake.answers.append([chunk({"content": "{}"}), END])
         ask(page, "x")
         body = fake.requests[-1]

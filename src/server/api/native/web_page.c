@@ -16,7 +16,8 @@
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
     "media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "             \
-    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; "                                 \
+    "trusted-types dompurify mote-worker"
 
 /* ---- Accept headers ---- */
 
