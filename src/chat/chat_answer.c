@@ -321,8 +321,9 @@ static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mot
         TRY(answer_append_kept(a, want, system_end, err));
     TRY(answer_append_kept(a, want, prompt_messages_end(&a->prompt), err));
     TRY(answer_append(a, want->tokens, want->n, err));
-    if (a->chat->disk != NULL)
-        chat_disk_note_end(a->chat->disk, a->chat->engine, a->chat->session);
+    if (a->chat->disk != NULL &&
+        chat_disk_note_end(a->chat->disk, a->chat->engine, a->chat->session))
+        answer_keep_state(a->chat->session); /* the end is of no use without it */
     answer_report_prefill(a);
     a->prefilling = false;
     return MOTE_OK;

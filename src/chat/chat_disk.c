@@ -109,7 +109,7 @@ static void disk_wait_idle(chat_disk *d)
         disk_writer_wait(d->writer, 1);
 }
 
-void chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_session *session)
+bool chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_session *session)
 {
     const size_t n = (size_t)mote_session_length(session);
     const size_t bytes = mote_session_end_bytes(session, n);
@@ -122,32 +122,13 @@ void chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_sess
     if (n < PROMPT_APART ||
         !disk_session_end_head(&d->end.head, &scope, mote_session_tokens(session), n, bytes) ||
         disk_cache_has(d->cache, d->end.head.key))
-        return;
+        return false;
     d->end.data = mem_new(1, bytes);
     if (d->end.data != NULL && mote_session_read_end(session, d->end.data, &ignored) != MOTE_OK) {
         mem_free(d->end.data);
         d->end.data = NULL;
     }
-}
-
-/* Appends the rest of the prompt to a restored session if the disk has it. */
-static bool disk_restore_end_of(chat_disk *d, const disk_scope *scope, mote_session *session,
-                                const chat_disk_prompt *prompt)
-{
-    const size_t have = (size_t)mote_session_length(session);
-    const size_t bytes = mote_session_end_bytes(session, prompt->n);
-    disk_head head;
-    mote_error ignored;
-    if (!disk_session_end_head(&head, scope, prompt->tokens, prompt->n, bytes) ||
-        prompt->n - have != head.n_tokens || !disk_cache_has(d->cache, head.key))
-        return false;
-    void *end = mem_new(1, bytes);
-    const bool done =
-        end != NULL && disk_cache_get(d->cache, &head, end, NULL, &ignored) == MOTE_OK &&
-        mote_session_write_end(session, prompt->tokens + have, prompt->n - have, end, &ignored) ==
-            MOTE_OK;
-    mem_free(end);
-    return done;
+    return d->end.data != NULL;
 }
 
 size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **session,
@@ -159,7 +140,8 @@ size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **sessi
                           .n = prompt->n,
                           .images = prompt->images,
                           .n_images = prompt->n_images,
-                          .context = context};
+                          .context = context,
+                          .with_end = true};
     size_t have = prompt->have;
     mote_error ignored;
     disk_scope_of(engine, &scope);
@@ -177,7 +159,7 @@ size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **sessi
             MOTE_OK)
             *session = disk_restore_end(restore);
         if (*session != NULL)
-            return disk_restore_end_of(d, &scope, *session, prompt) ? prompt->n : prefix.position;
+            return (size_t)mote_session_length(*session);
     }
     if (*session == NULL)
         mote_session_new(session, engine, &(mote_session_options){.context = context}, &ignored);

@@ -64,8 +64,8 @@ typedef struct chat_disk_prompt {
 /* The session is needed: the running save ends. */
 void chat_disk_release(chat_disk *d);
 /* After the prefill, with the logits of the last token: copies the end of the prompt, to be saved with
- * the session. */
-void chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_session *session);
+ * the session and the state before the end. Returns false if it is on disk, or there is none. */
+bool chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_session *session);
 /* Replaces *session if the disk has enough more of the prompt than it. Returns the tokens restored;
  * 0: none; all: the session has the logits of the last one. A session that could not be restored is empty; *session is NULL if there is no memory
  * for that either. */

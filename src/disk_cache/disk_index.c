@@ -104,6 +104,13 @@ static void index_count_dependents(disk_index *x)
     }
 }
 
+/* Tokens that the entry saves, times its expected use, per byte. */
+static double entry_value(const disk_entry *e, uint64_t saved, uint64_t bytes, uint64_t now)
+{
+    const double hours = now > e->used ? (double)(now - e->used) / 3600 : 0;
+    return (double)saved * (double)(1 + e->hits) / (1 + hours) / (double)bytes;
+}
+
 /* What evicting the state frees, and the tokens it saves over the state before it. */
 static double state_value(const disk_index *x, const disk_entry *e, uint64_t now)
 {
@@ -119,9 +126,13 @@ static double state_value(const disk_index *x, const disk_entry *e, uint64_t now
         bytes += alone ? page->bytes : 0;
         page = disk_index_find(x, page->parent);
     }
-    const uint64_t saved = e->position > before ? e->position - before : 0;
-    const double hours = now > e->used ? (double)(now - e->used) / 3600 : 0;
-    return (double)saved * (double)(1 + e->hits) / (1 + hours) / (double)bytes;
+    return entry_value(e, e->position > before ? e->position - before : 0, bytes, now);
+}
+
+static double end_value(const disk_entry *e, uint64_t now)
+{
+    enum { USUAL_TOKENS = 16 }; /* of an end */
+    return entry_value(e, USUAL_TOKENS, e->bytes, now);
 }
 
 static bool entry_is_fresh(const disk_entry *e, uint64_t now)
@@ -139,6 +150,7 @@ disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now)
         if (e->dependents > 0 || e->chain == chain)
             continue;
         const double value = e->kind == DISK_STATE && !e->is_foreign ? state_value(x, e, now)
+                             : e->kind == DISK_END && !e->is_foreign ? end_value(e, now)
                              : entry_is_fresh(e, now)                ? (double)INFINITY
                                                                      : 0;
         if (found == NULL || value < least || (value <= least && e->used < found->used)) {

@@ -15,11 +15,12 @@ typedef struct disk_restore disk_restore;
 
 /* What to restore. */
 typedef struct disk_prefix {
-    const mote_token *tokens; /* [n], more than `position` */
+    const mote_token *tokens; /* [n], more than `position`; valid until disk_restore_end */
     size_t n, position;       /* position: of disk_session_find */
     const mote_image *const *images;
     size_t n_images;
     uint64_t context; /* of the new session */
+    bool with_end;    /* all n tokens, with logits, if the disk has the end of this prompt */
 } disk_prefix;
 
 /* Prepares a session and starts the threads. `done`, if not NULL, is called on the last thread when
@@ -30,7 +31,8 @@ mote_status disk_restore_new(disk_restore **out, disk_cache *cache, const disk_s
 bool disk_restore_is_running(const disk_restore *r);
 void disk_restore_cancel(disk_restore *r);
 /* Waits for the threads and frees the restore. Returns the session; NULL: a record was damaged or
- * missing, or it was canceled. Engine thread. */
+ * missing, or it was canceled. If the session has all n tokens, it has the logits of the last one,
+ * and other sessions of the engine have none. Engine thread. */
 mote_session *disk_restore_end(disk_restore *r);
 
 #endif

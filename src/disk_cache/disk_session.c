@@ -234,6 +234,11 @@ bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_t
     return true;
 }
 
+uint64_t disk_end_state(const disk_head *end)
+{
+    return end->position - end->n_tokens;
+}
+
 /* ---- restore ---- */
 
 static void restore_fill(disk_parts *p, const disk_scope *scope, const mote_token *tokens, size_t n,
@@ -276,8 +281,9 @@ mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
 
 /* Removes states that are too close to the one before, after `most`, cannot be restored, or do not
  * fit into the cap together with their pages. Returns the number that is left. */
-static size_t save_choose_states(mote_block *states, size_t n, size_t length, uint64_t apart,
-                                 uint64_t most, uint32_t ahead, uint64_t page_bytes, uint64_t cap)
+static size_t save_choose_states(mote_block *states, size_t n, size_t length,
+                                 const disk_states *which, uint32_t ahead, uint64_t page_bytes,
+                                 uint64_t cap)
 {
     size_t left = 0;
     uint64_t last = 0, bytes = 0;
@@ -286,7 +292,8 @@ static size_t save_choose_states(mote_block *states, size_t n, size_t length, ui
         const uint64_t more = disk_record_bytes(states[i].bytes, true);
         const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes, true);
         const bool complete = at % PAGE != 0 || at + ahead <= length;
-        if (at < last + apart || at > most || !complete || bytes + more + pages > cap / 10 * 9)
+        const bool wanted = (at >= last + which->apart && at <= which->most) || at == which->also;
+        if (!wanted || !complete || bytes + more + pages > cap / 10 * 9)
             continue;
         states[left++] = states[i];
         bytes += more;
@@ -330,7 +337,7 @@ static void save_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_blo
 }
 
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                    const mote_session *session, uint64_t apart, uint64_t most,
+                                    const mote_session *session, const disk_states *which,
                                     uint64_t chain, mote_error *err)
 {
     size_t n_pages, n_states;
@@ -340,7 +347,7 @@ mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_sco
         return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
     const size_t length = (size_t)mote_session_length(session);
     mote_block *states = blocks + n_pages;
-    n_states = save_choose_states(states, n_states, length, apart, most, scope->ahead,
+    n_states = save_choose_states(states, n_states, length, which, scope->ahead,
                                   n_pages > 0 ? blocks[0].bytes : 0, disk_cache_cap(c));
     const mote_status status = parts_init(p, n_pages + 2 * n_states + 2, err);
     if (status == MOTE_OK && n_states > 0) {

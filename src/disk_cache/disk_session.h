@@ -53,16 +53,24 @@ typedef struct disk_parts {
 
 void disk_parts_fini(disk_parts *p);
 
-/* The records that are missing to restore the session at its kept states and at its end. A state is
- * saved if it is at least `apart` tokens after the one before it and not after position `most`.
- * p->n 0: there is nothing to write. Existing records are kept for the chain. */
+/* Which states of a session are saved: those at least `apart` tokens after the one before, and not
+ * after position `most`; and that at position `also`, which the end of a prompt needs. 0: none. */
+typedef struct disk_states {
+    uint64_t apart, most, also;
+} disk_states;
+
+/* The records that are missing to restore the session at these of its states: kept ones, and that of
+ * its last multiple of 32. p->n 0: there is nothing to write. Existing records are kept for the
+ * chain. */
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
-                                    const mote_session *session, uint64_t apart, uint64_t most,
+                                    const mote_session *session, const disk_states *which,
                                     uint64_t chain, mote_error *err);
 /* The record of the end of a prompt of n tokens (mote_session_read_end) with so many bytes. False: it
  * has none, because n is a multiple of 32 or the end has tokens of an image. */
 bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_token *tokens,
                            size_t n, size_t bytes);
+/* The position of the state before the end. */
+uint64_t disk_end_state(const disk_head *end);
 /* All records of a prepared session. tokens [n]: of the prompt, longer than the session. */
 mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
                                        const mote_session *session, const mote_token *tokens,

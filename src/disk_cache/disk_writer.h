@@ -39,8 +39,8 @@ bool disk_writer_is_idle(disk_writer *w, bool *failed);
 typedef struct disk_extent {
     uint64_t apart;       /* tokens between two states */
     uint64_t most;        /* no states after this position */
-    const disk_part *end; /* end of its prompt, if its state is saved; NULL: none. The bytes stay
-                             valid until the writer is idle */
+    const disk_part *end; /* end of its prompt, saved with the state before it; NULL: none. The
+                             bytes stay valid until the writer is idle or released */
 } disk_extent;
 
 /* Starts to save the session, for which the writer must be idle. The session must not be stepped,

@@ -62,12 +62,12 @@ static void begin_waiting_jobs_of(sched *s, const sched_key *key)
             const prefix_begin begin = prefix_cache_begin(s, job, &err);
             if (begin == PREFIX_NO_ROOM)
                 return;
-            if (begin == PREFIX_FAILED) {
-                job_finish(s, job, err.status, &err); /* the next job moves to slot i */
-                continue;
-            }
+            if (begin == PREFIX_FAILED)
+                job_finish(s, job, err.status, &err);
+            else if (begin == PREFIX_FULL)
+                job_advance_full(s, job); /* may finish it */
         }
-        i++;
+        i += i < s->n_slots && s->slots[i] == job; /* else the next job has moved to slot i */
     }
 }
 

@@ -185,12 +185,15 @@ void prefix_cache_free_all(sched *s)
 {
     while (idle_evict(s, NULL, true)) {
     }
+    prompt_end_free_all(s);
 }
 
 void prefix_cache_sweep(sched *s)
 {
     for (uint32_t i = s->n_idle; i > 0 && s->idle_dropped; i--)
-        if (s->idle[i - 1].dropped)
+        if (s->idle[i - 1].dropped) {
+            prompt_end_drop(s, s->idle[i - 1].info.ns, s->idle[i - 1].session);
             idle_free(s, i - 1);
+        }
     s->idle_dropped = false;
 }

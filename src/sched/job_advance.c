@@ -332,8 +332,11 @@ void job_advance(sched *s, sched_job *job, size_t item)
         prefix_cache_keep(s, job);
     if (s->work[item].want == MOTE_LOGITS_ALL && job->options.kind == SCHED_SCORE)
         status = job_score(s, job, s->items[item].held, &err);
-    if (complete && job->result.prefilled == 0)
+    if (complete && job->result.prefilled == 0) {
         job->result.prefilled = os_now() - job->submitted;
+        if (job->turn != NULL)
+            prompt_end_note(s, job);
+    }
     if (status != MOTE_OK) {
         job_finish(s, job, status, &err);
     } else if (complete && job->turn != NULL) {
@@ -343,6 +346,18 @@ void job_advance(sched *s, sched_job *job, size_t item)
             job_read_embedding(s, job);
         job_finish(s, job, MOTE_OK, &err);
     }
+}
+
+void job_advance_full(sched *s, sched_job *job)
+{
+    spec_item item = {.session = job->session,
+                      .tokens = job->tokens,
+                      .n = job->n,
+                      .held = job->n - 1,
+                      .mode = SPEC_OFF};
+    job->result.prefilled = os_now() - job->submitted;
+    prompt_end_note(s, job);
+    job_next_tokens(s, job, &item);
 }
 
 double job_deadline(const sched_job *job)

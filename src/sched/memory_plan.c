@@ -5,7 +5,8 @@
  * Options that the caller set are not changed. The open ones shrink in this order: kept states,
  * which only save prefill; then idle sessions; then KV positions, down to MIN_POSITIONS. If that is
  * not enough, drafts are turned off unless their length is set, and the plan starts again.
- * mote_engine_plan computes the size of each candidate; the memory of suffix lookup is added.
+ * mote_engine_plan computes the size of each candidate; the memory of suffix lookup and of ends of
+ * prompts is added.
  */
 #include "base/mem.h"
 #include "sched/sched_int.h"
@@ -17,6 +18,7 @@ enum {
     MIN_POSITIONS = 1024,
     MAX_PARALLEL = 1024,
     MAX_QUEUE = 65536,
+    END_PART = 32, /* ends of prompts may take 1/END_PART of the memory */
     PLAN_LEVELS = 4
 };
 
@@ -58,7 +60,8 @@ static uint64_t plan_context(const sched *s)
     return trained < o->kv_tokens ? trained : o->kv_tokens;
 }
 
-void sched_add_lookup(const sched *s, mote_memory *memory)
+/* Adds the memory of suffix lookup. */
+static void plan_add_lookup(const sched *s, mote_memory *memory)
 {
     if (s->options.spec == SPEC_OFF)
         return;
@@ -68,11 +71,21 @@ void sched_add_lookup(const sched *s, mote_memory *memory)
     memory->total += bytes;
 }
 
+void sched_add_outside(sched *s, mote_memory *memory)
+{
+    plan_add_lookup(s, memory);
+    s->max_end_bytes = memory->total / END_PART;
+    if (s->max_end_bytes > SCHED_MAX_END_BYTES)
+        s->max_end_bytes = SCHED_MAX_END_BYTES;
+    memory->scratch += s->max_end_bytes;
+    memory->total += s->max_end_bytes;
+}
+
 static mote_status plan_fits(sched *s, bool *fits, mote_error *err)
 {
     const mote_engine_options engine = plan_engine_options(s);
     TRY(mote_engine_plan(s->options.model, &engine, &s->memory, err));
-    sched_add_lookup(s, &s->memory);
+    sched_add_outside(s, &s->memory);
     *fits = s->options.memory == 0 || s->memory.total <= s->options.memory;
     return MOTE_OK;
 }

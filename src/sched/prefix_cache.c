@@ -38,6 +38,7 @@ typedef struct prefix_source {
     size_t same;           /* tokens of the job that the session holds */
     bool is_idle;
     bool is_disk; /* the job has its session already, restored from disk */
+    bool is_full; /* the session holds all tokens and has logits */
     uint32_t compared;
     /* The session with the longest common prefix, usable or not: */
     const mote_session *nearest;
@@ -122,13 +123,23 @@ static prefix_source source_find(sched *s, const sched_job *job)
     return best;
 }
 
-/* The last chunk boundary of the prefix that both jobs share. */
+/* Its prompt is not prefilled yet: the end of it will be kept (prompt_end.c). */
+static bool job_wants_end(const sched_job *job)
+{
+    return job->turn != NULL && job->result.prefilled <= 0;
+}
+
+/* Where the job can fork the session of the other one: at the last chunk boundary of the prefix that
+ * both share; at the end of an equal prompt, because its end is kept (prompt_end.c). */
 static size_t common_boundary(const sched_job *job, const sched_job *other)
 {
     const size_t most = reusable_tokens(job) < other->n ? reusable_tokens(job) : other->n;
     size_t same = 0;
     while (same < most && job->tokens[same] == other->tokens[same])
         same++;
+    if (job_wants_end(job) && job_wants_end(other) && same + 1 == job->n && same + 1 == other->n &&
+        job->tokens[same] == other->tokens[same])
+        return job->n;
     return same / SCHED_CHUNK * SCHED_CHUNK;
 }
 
@@ -196,7 +207,7 @@ static size_t unkeep_stale_states(sched_job *job)
     size_t last = 0;
     const size_t n = mote_session_kept(job->session, kept, MAX_STATES);
     for (size_t i = 0; i < n && i < MAX_STATES; i++) {
-        bool wanted = false;
+        bool wanted = job_wants_end(job) && kept[i] == chunk_boundary(job->n - 1);
         for (size_t j = 0; j < job->options.n_marks; j++)
             wanted |=
                 mark_is_kept(job, j) && chunk_boundary(job->options.marks[j].position) == kept[i];
@@ -232,6 +243,8 @@ static void plan_keeps(sched_job *job)
                       o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : MIN_KEEP_TOKENS, &last);
     if (o->n_marks == 0)
         plan_keep(job, job->n_prompt - 1, MIN_KEEP_TOKENS, &last);
+    if (job_wants_end(job))
+        plan_keep(job, job->n - 1, SCHED_CHUNK, &last);
 }
 
 /* Caches a copy of the session at branch_at. Without room it is not cached. */
@@ -395,14 +408,29 @@ static void job_start_prefill(sched *s, sched_job *job, const prefix_source *fro
     prefix_cache_keep(s, job);
 }
 
+/* The session of the job can return to the last chunk boundary: completes it if the end of the prompt
+ * is kept. */
+static void job_use_end(sched *s, sched_job *job, prefix_source *from)
+{
+    prompt_end *end = job_wants_end(job) && !job->options.no_reuse ? prompt_end_find(s, job) : NULL;
+    const size_t at = chunk_boundary(job->n);
+    if (end == NULL || from->is_full || from->reach < at ||
+        mote_session_rewind_target(job->session, at) != at)
+        return;
+    from->is_full = prompt_end_use(s, end, job->session);
+    from->reach = (size_t)mote_session_length(job->session);
+    job->branch_at = 0;
+}
+
 /* A restore has ended: the job starts from it, unless it failed. */
 static bool job_take_restored(sched *s, sched_job *job, prefix_source *from)
 {
     mote_session *session;
-    size_t position;
-    if (!prefix_disk_poll(s, job, &session, &position) || session == NULL)
+    if (!prefix_disk_poll(s, job, &session) || session == NULL)
         return false;
-    *from = (prefix_source){.reach = position, .same = position, .is_disk = true};
+    const size_t position = (size_t)mote_session_length(session);
+    *from = (prefix_source){
+        .reach = position, .same = position, .is_disk = true, .is_full = position == job->n};
     job->reused_from = (sched_prefix){0};
     job->differs_at = job->branch_at = 0;
     job->session = session;
@@ -420,8 +448,9 @@ prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err)
 {
     prefix_source from;
     if (job->restore != NULL && job_take_restored(s, job, &from)) {
+        job_use_end(s, job, &from);
         job_start_prefill(s, job, &from);
-        return PREFIX_BEGUN;
+        return from.is_full ? PREFIX_FULL : PREFIX_BEGUN;
     }
     if (job->restore != NULL || prefix_disk_is_refreshing(s, job) || job_still_waits(s, job))
         return PREFIX_WAITS;
@@ -435,6 +464,7 @@ prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err)
         return PREFIX_NO_ROOM;
     if (job_make_session(s, job, &from, err) != MOTE_OK)
         return PREFIX_FAILED;
+    job_use_end(s, job, &from);
     job_start_prefill(s, job, &from);
-    return PREFIX_BEGUN;
+    return from.is_full ? PREFIX_FULL : PREFIX_BEGUN;
 }

@@ -27,6 +27,7 @@
 
 enum {
     STATES_APART = 64, /* tokens between two saved states */
+    MIN_END = 256,     /* tokens of a prompt whose end is saved */
     MAX_RESTORES = 3,  /* of a job: after damaged records it starts without the disk */
     RETRY_SECONDS = 60,
     WAIT_NS = 5000000
@@ -39,6 +40,7 @@ struct prefix_disk {
     /* ---- engine thread ---- */
     disk_writer *writer;
     const mote_session *saving; /* NULL: none; the idle session has is_saving set */
+    prompt_end *saving_end;     /* NULL: none; the same */
     double retry_at;            /* no saves before */
     uint32_t n_waiting;         /* jobs that wait for a restore or for the index */
     /* ---- mutex ---- */
@@ -50,7 +52,6 @@ struct prefix_disk {
 
 struct prefix_restore {
     disk_restore *threads;
-    size_t position;
     double started;
 };
 
@@ -141,6 +142,15 @@ static idle_session *idle_next_unsaved(sched *s)
     return found;
 }
 
+/* The writer reads no session and no end any more. */
+static void save_forget(struct prefix_disk *d)
+{
+    d->saving = NULL;
+    if (d->saving_end != NULL)
+        d->saving_end->is_saving = false;
+    d->saving_end = NULL;
+}
+
 /* Returns false while the writer is busy. Clears the mark of the session it has saved; after a failure
  * it is to be saved again. */
 static bool save_is_idle(sched *s)
@@ -154,7 +164,7 @@ static bool save_is_idle(sched *s)
             e->is_saving = false;
             e->is_unsaved |= failed;
         }
-        d->saving = NULL;
+        save_forget(d);
     }
     if (failed)
         d->retry_at = os_now() + RETRY_SECONDS;
@@ -165,13 +175,25 @@ static bool save_is_idle(sched *s)
 static bool save_start(sched *s, idle_session *e)
 {
     disk_scope scope;
+    disk_part part;
+    prompt_end *end = prompt_end_of(s, e->info.ns, e->session);
+    disk_extent what = {.apart = STATES_APART, .most = UINT64_MAX};
     disk_scope_of(s, e->info.ns, &scope);
+    if (end != NULL && end->n >= MIN_END) {
+        part = (disk_part){.data = end->data};
+        if (disk_session_end_head(&part.head, &scope, end->tokens, end->n, end->bytes))
+            what.end = &part;
+    }
     e->is_unsaved = false;
-    e->is_saving = disk_writer_save(s->disk->writer, &scope, s->engine, e->session,
-                                    &(disk_extent){.apart = STATES_APART, .most = UINT64_MAX});
-    if (e->is_saving)
-        s->disk->saving = e->session;
-    return e->is_saving;
+    e->is_saving = disk_writer_save(s->disk->writer, &scope, s->engine, e->session, &what);
+    if (!e->is_saving)
+        return false;
+    s->disk->saving = e->session;
+    if (what.end != NULL) {
+        s->disk->saving_end = end;
+        end->is_saving = true;
+    }
+    return true;
 }
 
 /* Returns false if nothing is being written, and nothing can be. */
@@ -201,7 +223,14 @@ void prefix_disk_release(sched *s, idle_session *e)
     disk_writer_release(d->writer);
     e->is_saving = false;
     e->is_unsaved = true; /* if it stays */
-    d->saving = NULL;
+    save_forget(d);
+}
+
+void prefix_disk_release_end(sched *s, const prompt_end *end)
+{
+    idle_session *e = end->is_saving ? idle_find_session(s, s->disk->saving) : NULL;
+    if (e != NULL)
+        prefix_disk_release(s, e);
 }
 
 void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s))
@@ -245,7 +274,6 @@ bool prefix_disk_begin(sched *s, sched_job *job, size_t position)
     mote_error err;
     if (r == NULL)
         return false;
-    r->position = position;
     r->started = os_now();
     job->n_restores++;
     disk_scope_of(s, job->options.ns, &scope);
@@ -254,7 +282,8 @@ bool prefix_disk_begin(sched *s, sched_job *job, size_t position)
                                 .position = position,
                                 .images = job->options.images,
                                 .n_images = job->options.n_images,
-                                .context = s->options.context};
+                                .context = s->options.context,
+                                .with_end = job->turn != NULL && job->result.prefilled <= 0};
     if (disk_restore_new(&r->threads, s->disk->cache, &scope, s->engine, &prefix, disk_notify, s,
                          &err) != MOTE_OK) {
         mem_free(r);
@@ -275,7 +304,7 @@ static mote_session *job_end_restore(sched *s, sched_job *job)
     return session;
 }
 
-bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *position)
+bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out)
 {
     const struct prefix_restore *r = job->restore;
     struct prefix_disk *d = s->disk;
@@ -283,14 +312,13 @@ bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *posi
     if (disk_restore_is_running(r->threads))
         return false;
     const double seconds = os_now() - r->started;
-    *position = r->position;
     *out = job_end_restore(s, job);
     const bool ok = *out != NULL;
     job->result.restore_wait += seconds;
     pthread_mutex_lock(&d->lock);
     d->restores += ok;
     d->failed_restores += !ok;
-    d->restored_tokens += ok ? *position : 0;
+    d->restored_tokens += ok ? mote_session_length(*out) : 0;
     d->restore_seconds += ok ? seconds : 0;
     pthread_mutex_unlock(&d->lock);
     return true;

@@ -48,7 +48,7 @@ static mote_status sched_init(sched *s, const sched_options *options, mote_error
     draft_use_engine(s);
     s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
-    sched_add_lookup(s, &s->memory);
+    sched_add_outside(s, &s->memory);
     mote_engine_usage(s->engine, &s->usage);
     s->options.threads = mote_engine_threads(s->engine);
     s->mailbox_end = &s->mailbox;

@@ -31,6 +31,8 @@ enum {
     SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
     SCHED_FLUSH_SECONDS = 5,      /* to save idle sessions before the engine is freed */
+    SCHED_MAX_ENDS = 64,          /* ends of prompts in memory, and their bytes, at most */
+    SCHED_MAX_END_BYTES = 64 << 20,
 };
 
 /* Fair shares between keys, see key_share.c. */
@@ -153,6 +155,17 @@ typedef struct idle_session {
     bool dropped; /* to be freed at the next step boundary */
 } idle_session;
 
+/* The end of a prompt (mote_session_read_end): an equal prompt starts with it, without a step. */
+typedef struct prompt_end {
+    uint64_t ns;
+    size_t n; /* tokens */
+    uint64_t last_used;
+    bool is_saving; /* the disk cache reads it */
+    size_t bytes;   /* of data */
+    void *data;
+    mote_token tokens[]; /* [n] */
+} prompt_end;
+
 /* Entry of the prefix table. Other threads write info.pinned and dropped, under the mutex. */
 typedef struct prefix_entry {
     sched_prefix info;
@@ -215,12 +228,15 @@ struct sched {
     idle_session *idle; /* [options.idle_sessions] */
     uint32_t n_idle;
     uint64_t idle_clock;
-    uint64_t n_ids;       /* prefix ids given */
-    bool idle_changed;    /* since the last publication */
-    bool idle_dropped;    /* an idle session is marked dropped */
-    mote_work *work;      /* [parallel]: the batch of the step */
-    sched_job **work_job; /* [parallel]: NULL: aborted inside the step */
-    spec_item *items;     /* [parallel]: the same with drafts (batch_draft.c) */
+    uint64_t n_ids;    /* prefix ids given */
+    bool idle_changed; /* since the last publication */
+    bool idle_dropped; /* an idle session is marked dropped */
+    prompt_end *ends[SCHED_MAX_ENDS];
+    uint32_t n_ends;
+    uint64_t end_bytes, max_end_bytes; /* of all ends */
+    mote_work *work;                   /* [parallel]: the batch of the step */
+    sched_job **work_job;              /* [parallel]: NULL: aborted inside the step */
+    spec_item *items;                  /* [parallel]: the same with drafts (batch_draft.c) */
     size_t n_work;
     size_t n_decode_rows, n_prefill_rows; /* of the batch */
     bool aborted_inside;                  /* a job was taken out of the running step */
@@ -241,8 +257,8 @@ struct sched {
 /* ---- memory_plan.c ---- */
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
                        mote_error *err);
-/* Adds the memory of drafts outside the engine. */
-void sched_add_lookup(const sched *s, mote_memory *memory);
+/* Adds the memory outside the engine: of drafts, and of ends of prompts. */
+void sched_add_outside(sched *s, mote_memory *memory);
 
 /* ---- job_queue.c; under the mutex ---- */
 
@@ -302,6 +318,7 @@ void engine_unload_cancelled(sched *s, bool cancelled);
 
 typedef enum prefix_begin {
     PREFIX_BEGUN,   /* the job has a session */
+    PREFIX_FULL,    /* the same; it holds all tokens, and the logits of the last: sample at once */
     PREFIX_WAITS,   /* another job is prefilling a common prefix */
     PREFIX_NO_ROOM, /* not enough free KV pages */
     PREFIX_FAILED   /* see the error */
@@ -353,6 +370,21 @@ bool idle_drop_states(sched *s);
  * another job ends, because the others needed the pages it freed. */
 bool prefix_room_for(sched *s, const sched_job *job, size_t reach, const mote_session *except);
 
+/* ---- prompt_end.c; engine thread ---- */
+
+/* The prompt of the job was prefilled by the last step: keeps its end. Without memory it does not. */
+void prompt_end_note(sched *s, const sched_job *job);
+/* The end of the job's tokens; NULL: none. */
+prompt_end *prompt_end_find(sched *s, const sched_job *job);
+/* The longest end of a prompt that the session begins with; NULL: none. */
+prompt_end *prompt_end_of(sched *s, uint64_t ns, const mote_session *session);
+/* Brings the session, which holds the state at the last multiple of 32 of its tokens, to the whole
+ * prompt with logits. Returns false if no page is free: the session then lacks the tokens after that state. */
+bool prompt_end_use(sched *s, prompt_end *end, mote_session *session);
+/* Frees the ends of prompts that the session begins with. */
+void prompt_end_drop(sched *s, uint64_t ns, const mote_session *session);
+void prompt_end_free_all(sched *s);
+
 /* ---- prefix_disk.c; engine thread ---- */
 
 /* Opens the disk cache of the options. Without it the scheduler works in memory only. */
@@ -362,6 +394,8 @@ void prefix_disk_close(sched *s);
 void prefix_disk_save(sched *s);
 /* The session of the entry changes or is freed: the writer stops reading it. */
 void prefix_disk_release(sched *s, idle_session *e);
+/* The end is freed: the same. */
+void prefix_disk_release_end(sched *s, const prompt_end *end);
 /* Saves all idle sessions, in so many seconds at most and while `goes_on`, if not NULL, agrees. */
 void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s));
 /* Another process changed the directory: its index is read again, and the job waits for that. */
@@ -370,8 +404,9 @@ bool prefix_disk_is_refreshing(sched *s, sched_job *job);
 size_t prefix_disk_find(sched *s, const sched_job *job, size_t most, size_t have);
 /* Sets job->restore. Returns false if it cannot start. */
 bool prefix_disk_begin(sched *s, sched_job *job, size_t position);
-/* Returns false while the restore runs. *out: the session; NULL: it failed. */
-bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out, size_t *position);
+/* Returns false while the restore runs. *out: the session; NULL: it failed. If it holds all tokens
+ * of the job, it has the logits of the last: they must be sampled before the next step. */
+bool prefix_disk_poll(sched *s, sched_job *job, mote_session **out);
 /* Ends the restore of the job. Returns false if it has none. */
 bool prefix_disk_cancel(sched *s, sched_job *job);
 /* Without work for a step: waits a few ms for a restore, if one runs. Not under the core lock. */
@@ -414,6 +449,8 @@ void job_boundary(sched *s, sched_job *job);
 double job_deadline(const sched_job *job);
 /* Consumes the results of work item `item` of a step. */
 void job_advance(sched *s, sched_job *job, size_t item);
+/* The same for a job that started with the logits of its prompt (PREFIX_FULL). */
+void job_advance_full(sched *s, sched_job *job);
 /* Completes the result and frees the slot. */
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
 /* Under the mutex: adds `delta` to `into` and clears it. */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prompt_end.c - ends of prompts in memory: an equal prompt starts without a step.
+ *
+ * A session can return to a multiple of 32 tokens. The end of a prompt is what comes after the last
+ * one, with the logits of the last token (mote_session_read_end). It is kept for every prompt whose
+ * state is kept there. The sessions of other files may be evicted independently: then the end
+ * waits for a session, and goes when it was not used for longest. prefix_disk.c saves ends with the
+ * sessions of their prompts.
+ *
+ * All code here runs on the engine thread.
+ */
+#include "base/mem.h"
+#include "sched/sched_int.h"
+
+enum { MIN_TOKENS = 64 }; /* of a prompt */
+
+static size_t end_boundary(size_t n)
+{
+    return n / SCHED_CHUNK * SCHED_CHUNK;
+}
+
+/* Is the end of so many tokens possible? An end has 1 to 31 tokens, and none of an image. */
+static bool end_is_possible(const mote_token *tokens, size_t n)
+{
+    bool text = n >= MIN_TOKENS && n % SCHED_CHUNK != 0;
+    for (size_t i = end_boundary(n); i < n && text; i++)
+        text = tokens[i] >= 0;
+    return text;
+}
+
+static void end_free(sched *s, uint32_t i)
+{
+    prompt_end *end = s->ends[i];
+    prefix_disk_release_end(s, end);
+    s->end_bytes -= end->bytes;
+    s->ends[i] = s->ends[--s->n_ends];
+    mem_free(end->data);
+    mem_free(end);
+}
+
+/* Frees the one that was not used for longest. */
+static void end_evict(sched *s)
+{
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < s->n_ends; i++)
+        if (s->ends[i]->last_used < s->ends[least]->last_used)
+            least = i;
+    end_free(s, least);
+}
+
+static bool session_keeps(const mote_session *session, size_t at)
+{
+    return at == 0 || mote_session_rewind_target(session, at) == at;
+}
+
+prompt_end *prompt_end_find(sched *s, const sched_job *job)
+{
+    for (uint32_t i = 0; i < s->n_ends; i++) {
+        prompt_end *end = s->ends[i];
+        if (end->ns == job->options.ns && end->n == job->n &&
+            memcmp(end->tokens, job->tokens, end->n * sizeof *end->tokens) == 0)
+            return end;
+    }
+    return NULL;
+}
+
+/* Copies the end of the session. NULL: no memory. */
+static prompt_end *end_new(const sched_job *job, size_t bytes)
+{
+    mote_error ignored;
+    prompt_end *end = mem_new(1, sizeof *end + job->n * sizeof *end->tokens);
+    if (end == NULL)
+        return NULL;
+    *end = (prompt_end){.ns = job->options.ns, .n = job->n, .bytes = bytes};
+    memcpy(end->tokens, job->tokens, job->n * sizeof *end->tokens);
+    end->data = mem_new(1, bytes);
+    if (end->data != NULL && mote_session_read_end(job->session, end->data, &ignored) == MOTE_OK)
+        return end;
+    mem_free(end->data);
+    mem_free(end);
+    return NULL;
+}
+
+void prompt_end_note(sched *s, const sched_job *job)
+{
+    const size_t bytes = mote_session_end_bytes(job->session, job->n);
+    prompt_end *end = prompt_end_find(s, job);
+    if (end != NULL) {
+        end->last_used = ++s->idle_clock;
+        return;
+    }
+    if (!end_is_possible(job->tokens, job->n) || mote_session_length(job->session) != job->n ||
+        !session_keeps(job->session, end_boundary(job->n)) || bytes > s->max_end_bytes)
+        return;
+    while (s->n_ends == SCHED_MAX_ENDS || s->end_bytes + bytes > s->max_end_bytes)
+        end_evict(s);
+    end = end_new(job, bytes);
+    if (end == NULL)
+        return;
+    end->last_used = ++s->idle_clock;
+    s->end_bytes += bytes;
+    s->ends[s->n_ends++] = end;
+}
+
+bool prompt_end_use(sched *s, prompt_end *end, mote_session *session)
+{
+    mote_error ignored;
+    const size_t at = end_boundary(end->n);
+    end->last_used = ++s->idle_clock;
+    return mote_session_rewind(session, at) == at &&
+           mote_session_write_end(session, end->tokens + at, end->n - at, end->data, &ignored) ==
+               MOTE_OK;
+}
+
+static bool session_begins_with(const mote_session *session, uint64_t ns, const prompt_end *end)
+{
+    return end->ns == ns && prefix_common(session, end->tokens, end->n) == end->n;
+}
+
+prompt_end *prompt_end_of(sched *s, uint64_t ns, const mote_session *session)
+{
+    prompt_end *found = NULL;
+    for (uint32_t i = 0; i < s->n_ends; i++)
+        if ((found == NULL || s->ends[i]->n > found->n) &&
+            session_begins_with(session, ns, s->ends[i]))
+            found = s->ends[i];
+    return found;
+}
+
+void prompt_end_drop(sched *s, uint64_t ns, const mote_session *session)
+{
+    for (uint32_t i = s->n_ends; i > 0; i--)
+        if (session_begins_with(session, ns, s->ends[i - 1]))
+            end_free(s, i - 1);
+}
+
+void prompt_end_free_all(sched *s)
+{
+    while (s->n_ends > 0)
+        end_free(s, s->n_ends - 1);
+}

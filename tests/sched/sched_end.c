@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_end.c - an equal prompt prefills nothing: the end of the first one is kept in memory and on
+ * disk. Every answer is compared with a run without a scheduler, byte for byte, with and without
+ * drafts. MOTE_END_CASES sets the number of random questions, MOTE_END_SEED the seed.
+ */
+#define _XOPEN_SOURCE 700
+#include "sched/sched_rig.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+/* cmocka.h needs the headers above */
+#include <cmocka.h>
+
+enum { CONTEXT = 2048 };
+
+static rig tiny;
+static char directory[] = "/tmp/mote-sched-end-XXXXXX";
+static char path[64];
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* Calls fn for the files whose names end so. Returns their number. */
+static size_t each_file(const char *suffix, void (*fn)(const char *name))
+{
+    size_t n = 0;
+    DIR *dir = opendir(path);
+    for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
+        char name[400];
+        const size_t length = strlen(e->d_name), end = strlen(suffix);
+        if (e->d_name[0] == '.' || length < end || strcmp(e->d_name + length - end, suffix) != 0)
+            continue;
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        n++;
+        if (fn != NULL)
+            fn(name);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static void remove_file(const char *name)
+{
+    unlink(name);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    rig_open(&tiny);
+    if (mkdtemp(directory) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/prefix", directory);
+    return 0;
+}
+
+static int empty_directory(void **state)
+{
+    (void)state;
+    each_file("", remove_file);
+    return 0;
+}
+
+static int remove_directory(void **state)
+{
+    empty_directory(state);
+    rig_close(&tiny);
+    rmdir(path);
+    return rmdir(directory);
+}
+
+static sched_options options_of(const char *where, int spec)
+{
+    return (sched_options){.parallel = 2,
+                           .idle_sessions = 4,
+                           .context = CONTEXT,
+                           .threads = 1,
+                           .spec = spec,
+                           .disk_directory = where,
+                           .disk_bytes = where != NULL ? 256 << 20 : 0};
+}
+
+static uint64_t reused(service *s, const question *q, uint64_t ns, sched_reuse *from)
+{
+    return service_reused(s, &tiny, q, CONTEXT, ns, from);
+}
+
+/* A prompt that ends at a multiple of 32 has no end: it computes its last tokens. */
+static void assert_full(uint64_t n, const question *q)
+{
+    if (q->prompt.n % 32 != 0)
+        assert_int_equal(n, q->prompt.n);
+    else
+        assert_true(n + 64 >= q->prompt.n);
+}
+
+/* Prompts of every length after a multiple of 32: some generation prompts begin before it. */
+static void equal_prompt_prefills_nothing(void **state)
+{
+    (void)state;
+    for (int spec = SPEC_OFF; spec <= 4; spec += 5) {
+        service s;
+        service_open(&s, &tiny, options_of(NULL, spec));
+        for (size_t words = 30; words < 46; words++) {
+            sched_reuse from;
+            question q = question_of_words(&tiny, words, 60, words, 1 + words % 9 * 8);
+            q.logprobs = words % 2 == 0;
+            q.answer.sampling.top_logprobs = q.logprobs ? 4 : 0;
+            reused(&s, &q, 1, &from);
+            for (int again = 0; again < 3; again++) {
+                assert_full(reused(&s, &q, 1, &from), &q);
+                assert_int_equal(from, SCHED_REUSE_IDLE);
+            }
+            assert_true(reused(&s, &q, 2, &from) < q.prompt.n); /* another namespace */
+            question_fini(&q);
+        }
+        service_close(&s);
+    }
+}
+
+/* The same from disk, in a scheduler that has no session. */
+static void equal_prompt_after_a_restart(void **state)
+{
+    (void)state;
+    for (int spec = SPEC_OFF; spec <= 4; spec += 5)
+        for (size_t words = 60; words < 76; words++) {
+            sched_reuse from;
+            question q = question_of_words(&tiny, words, 60, words, 1 + words % 9 * 8);
+            q.logprobs = words % 2 == 0;
+            q.answer.sampling.top_logprobs = q.logprobs ? 4 : 0;
+            assert_true(q.prompt.n > 256);
+            for (int start = 0; start < 3; start++) {
+                service s;
+                sched_stats f;
+                service_open(&s, &tiny, options_of(path, spec));
+                const uint64_t n = reused(&s, &q, 1, &from);
+                if (start > 0) {
+                    assert_full(n, &q);
+                    assert_int_equal(from, SCHED_REUSE_DISK);
+                    sched_read_stats(s.sched, &f);
+                    assert_true(f.prefill_tokens == 0 || q.prompt.n % 32 == 0);
+                    assert_full(reused(&s, &q, 1, &from), &q);
+                    assert_int_equal(from, SCHED_REUSE_IDLE);
+                }
+                service_close(&s);
+            }
+            question_fini(&q);
+        }
+}
+
+/* A question whose prompt has an end. */
+static question question_with_end(uint64_t seed)
+{
+    question q = question_of_words(&tiny, seed, 60, 60, 12);
+    while (q.prompt.n % 32 == 0) {
+        question_fini(&q);
+        q = question_of_words(&tiny, ++seed, 60, 60, 12);
+    }
+    return q;
+}
+
+/* Equal prompts at the same time: one is prefilled, the others take its end. */
+static void equal_prompts_at_once(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    service s;
+    test_job a[N];
+    test_output solo;
+    sched_stats f;
+    question q = question_with_end(300);
+    rig_solo(&tiny, &q, CONTEXT, &solo);
+    sched_options o = options_of(NULL, SPEC_OFF);
+    o.parallel = N;
+    service_open(&s, &tiny, o);
+    for (size_t i = 0; i < N; i++)
+        service_send(&s, &a[i], &q);
+    for (size_t i = 0; i < N; i++)
+        service_wait_finished(&s, &a[i]);
+    for (size_t i = 0; i < N; i++) {
+        same_as_solo(&a[i], &solo);
+        service_drop(&s, &a[i]);
+        test_job_fini(&a[i]);
+    }
+    sched_read_stats(s.sched, &f);
+    assert_int_equal(f.prefill_tokens, q.prompt.n);
+    service_close(&s);
+    output_fini(&solo);
+    question_fini(&q);
+}
+
+static void damage_file(const char *name)
+{
+    const int fd = open(name, O_RDWR);
+    char byte = 0;
+    assert_true(fd >= 0 && pread(fd, &byte, 1, 2048) == 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 2048), 1);
+    close(fd);
+}
+
+/* Without its end, or with a damaged one, a prompt computes its last tokens. */
+static void damaged_end_is_a_miss(void **state)
+{
+    (void)state;
+    question q = question_with_end(400);
+    sched_reuse from;
+    for (int start = 0; start < 3; start++) {
+        service s;
+        service_open(&s, &tiny, options_of(path, SPEC_OFF));
+        const uint64_t n = reused(&s, &q, 1, &from);
+        if (start > 0) {
+            assert_true(n < q.prompt.n && n + 32 > q.prompt.n);
+            assert_int_equal(from, SCHED_REUSE_DISK);
+        }
+        service_close(&s);
+        assert_int_equal(each_file(".e", start == 0 ? damage_file : remove_file), 1);
+    }
+    question_fini(&q);
+}
+
+/* A prefix that is dropped through the API leaves no end behind. */
+static void dropped_prefix_has_no_end(void **state)
+{
+    (void)state;
+    service s;
+    sched_reuse from;
+    sched_prefix prefix;
+    question q = question_with_end(500);
+    service_open(&s, &tiny, options_of(NULL, SPEC_OFF));
+    reused(&s, &q, 1, &from);
+    assert_int_equal(sched_prefixes(s.sched, &prefix, 1), 1);
+    assert_true(sched_prefix_drop(s.sched, prefix.id));
+    assert_int_equal(reused(&s, &q, 1, &from), 0);
+    assert_int_equal(reused(&s, &q, 1, &from), q.prompt.n);
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* Random requests, each several times, in any order, with restarts. */
+static void random_questions(void **state)
+{
+    (void)state;
+    enum { QUESTIONS = 8 };
+    const uint64_t cases = setting("MOTE_END_CASES", 60);
+    test_random random = {setting("MOTE_END_SEED", 21)};
+    question q[QUESTIONS];
+    uint64_t full = 0;
+    service s;
+    printf("MOTE_END_SEED=%llu\n", (unsigned long long)random.state);
+    for (size_t i = 0; i < QUESTIONS; i++)
+        question_random(&q[i], &tiny, &random);
+    service_open(&s, &tiny, options_of(path, 3));
+    for (uint64_t i = 0; i < cases; i++) {
+        sched_reuse from;
+        const question *one = &q[test_random_below(&random, QUESTIONS)];
+        full += reused(&s, one, 1, &from) == one->prompt.n;
+        if (test_random_below(&random, 12) == 0) {
+            service_close(&s);
+            service_open(&s, &tiny, options_of(path, 3));
+        }
+    }
+    service_close(&s);
+    for (size_t i = 0; i < QUESTIONS; i++)
+        question_fini(&q[i]);
+    printf("%llu of %llu full hits\n", (unsigned long long)full, (unsigned long long)cases);
+    assert_true(full > cases / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_prompt_prefills_nothing),
+        cmocka_unit_test_teardown(equal_prompt_after_a_restart, empty_directory),
+        cmocka_unit_test(equal_prompts_at_once),
+        cmocka_unit_test_teardown(damaged_end_is_a_miss, empty_directory),
+        cmocka_unit_test(dropped_prefix_has_no_end),
+        cmocka_unit_test_teardown(random_questions, empty_directory),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
