@@ -79,7 +79,8 @@ static mote_status restore_start(disk_restore *r, const disk_scope *scope, mote_
                             .n_images = prefix->n_images};
     TRY(mote_session_prepare(&r->session, engine,
                              &(mote_session_options){.context = prefix->context}, &work, err));
-    TRY(disk_session_restore_parts(&r->parts, scope, r->session, prefix->tokens, prefix->n, err));
+    TRY(disk_session_restore_parts(&r->parts, r->cache, scope, r->session, prefix->tokens,
+                                   prefix->n, err));
     restore_add_end(r, scope);
     return restore_start_threads(r) ? MOTE_OK
                                     : err_set(err, MOTE_E_MEMORY, "cannot start a thread");

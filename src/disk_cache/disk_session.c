@@ -85,12 +85,12 @@ size_t disk_session_find(disk_cache *c, const disk_scope *scope, const mote_toke
     chain_begin(&k, scope, tokens, n);
     for (size_t at = CHUNK; at <= most && at + scope->ahead <= n; at += CHUNK) {
         chain_advance(&k, at);
-        const bool is_page = at % PAGE == 0;
-        const bool has = disk_cache_has(c, chain_key(&k, is_page ? DISK_PAGE : DISK_HALF));
-        if (is_page && !has)
-            break;
-        if (has && disk_cache_has(c, chain_key(&k, DISK_STATE)))
+        const bool has_page = at % PAGE == 0 && disk_cache_has(c, chain_key(&k, DISK_PAGE));
+        if ((has_page || disk_cache_has(c, chain_key(&k, DISK_HALF))) &&
+            disk_cache_has(c, chain_key(&k, DISK_STATE)))
             found = at;
+        if (at % PAGE == 0 && !has_page)
+            break;
     }
     return found;
 }
@@ -241,49 +241,54 @@ uint64_t disk_end_state(const disk_head *end)
 
 /* ---- restore ---- */
 
-static void restore_fill(disk_parts *p, const disk_scope *scope, const mote_token *tokens, size_t n,
-                         const mote_block *blocks, size_t n_pages)
+/* The kind of the last page of a session that ends at the position of the chain. */
+static disk_kind last_page_kind(disk_cache *c, const key_chain *k)
+{
+    return k->at % PAGE != 0 || disk_cache_has(c, chain_key(k, DISK_HALF)) ? DISK_HALF : DISK_PAGE;
+}
+
+static void restore_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_block *blocks,
+                         size_t n_pages)
 {
     const mote_block *state = &blocks[n_pages];
     const size_t end = (size_t)state->position;
     disk_key parent = {{0, 0}};
-    key_chain k;
-    chain_begin(&k, scope, tokens, n);
     for (size_t i = 0; i < n_pages; i++) {
-        const bool whole = (i + 1) * PAGE <= end;
-        chain_advance(&k, whole ? (i + 1) * PAGE : end);
-        const disk_head head =
-            chain_head(&k, whole ? DISK_PAGE : DISK_HALF, parent, blocks[i].bytes);
+        const bool is_last = i + 1 == n_pages;
+        chain_advance(k, is_last ? end : (i + 1) * PAGE);
+        const disk_kind kind = is_last ? last_page_kind(c, k) : DISK_PAGE;
+        const disk_head head = chain_head(k, kind, parent, blocks[i].bytes);
         parts_add(p, &head, &blocks[i], 0);
         parent = head.key;
     }
-    const disk_head head = chain_head(&k, DISK_STATE, parent, state->bytes);
+    const disk_head head = chain_head(k, DISK_STATE, parent, state->bytes);
     parts_add(p, &head, state, 0);
 }
 
-mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
+mote_status disk_session_restore_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
                                        const mote_session *session, const mote_token *tokens,
                                        size_t n, mote_error *err)
 {
     size_t n_pages, n_states;
+    key_chain k;
     *p = (disk_parts){0};
     mote_block *blocks = session_blocks(session, &n_pages, &n_states);
     if (blocks == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
     const mote_status status = parts_init(p, n_pages + 1, err);
+    chain_begin(&k, scope, tokens, n);
     if (status == MOTE_OK)
-        restore_fill(p, scope, tokens, n, blocks, n_pages);
+        restore_fill(p, c, &k, blocks, n_pages);
     mem_free(blocks);
     return status;
 }
 
 /* ---- save ---- */
 
-/* Removes states that are too close to the one before, after `most`, cannot be restored, or do not
- * fit into the cap together with their pages. Returns the number that is left. */
-static size_t save_choose_states(mote_block *states, size_t n, size_t length,
-                                 const disk_states *which, uint32_t ahead, uint64_t page_bytes,
-                                 uint64_t cap)
+/* Removes states that are not wanted, or do not fit into the cap together with their pages. Returns
+ * the number that is left. */
+static size_t save_choose_states(mote_block *states, size_t n, const disk_states *which,
+                                 uint64_t page_bytes, uint64_t cap)
 {
     size_t left = 0;
     uint64_t last = 0, bytes = 0;
@@ -291,9 +296,8 @@ static size_t save_choose_states(mote_block *states, size_t n, size_t length,
         const uint64_t at = states[i].position;
         const uint64_t more = disk_record_bytes(states[i].bytes, true);
         const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes, true);
-        const bool complete = at % PAGE != 0 || at + ahead <= length;
         const bool wanted = (at >= last + which->apart && at <= which->most) || at == which->also;
-        if (!wanted || !complete || bytes + more + pages > cap / 10 * 9)
+        if (!wanted || bytes + more + pages > cap / 10 * 9)
             continue;
         states[left++] = states[i];
         bytes += more;
@@ -308,7 +312,7 @@ static disk_key save_add(disk_parts *p, disk_cache *c, const key_chain *k, disk_
 {
     const disk_head head = chain_head(k, kind, parent, block->bytes);
     if (!disk_cache_keep(c, head.key, chain))
-        parts_add(p, &head, block, kind == DISK_HALF ? CHUNK : 0);
+        parts_add(p, &head, block, kind == DISK_HALF ? (k->at - 1) % PAGE + 1 : 0);
     return head.key;
 }
 
@@ -324,8 +328,10 @@ static void save_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_blo
         const bool has_state = next < n_states && states[next].position == at;
         disk_key holder = {{0, 0}};
         chain_advance(k, at);
-        if (at % PAGE == 0)
+        if (at % PAGE == 0 && at + k->scope->ahead <= k->n)
             holder = parent = save_add(p, c, k, DISK_PAGE, parent, page, chain);
+        else if (at % PAGE == 0 && disk_cache_keep(c, chain_key(k, DISK_STATE), chain))
+            break; /* it has its page */
         else if (has_state)
             holder = save_add(p, c, k, DISK_HALF, parent, page, chain);
         if (has_state)
@@ -347,8 +353,8 @@ mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_sco
         return err_set(err, MOTE_E_MEMORY, "out of memory for the disk cache");
     const size_t length = (size_t)mote_session_length(session);
     mote_block *states = blocks + n_pages;
-    n_states = save_choose_states(states, n_states, length, which, scope->ahead,
-                                  n_pages > 0 ? blocks[0].bytes : 0, disk_cache_cap(c));
+    n_states = save_choose_states(states, n_states, which, n_pages > 0 ? blocks[0].bytes : 0,
+                                  disk_cache_cap(c));
     const mote_status status = parts_init(p, n_pages + 2 * n_states + 2, err);
     if (status == MOTE_OK && n_states > 0) {
         key_chain k;

@@ -5,8 +5,9 @@
  *
  * The key of a record is a hash over the binding, the cache namespace and all tokens up to the end
  * of its block. With drafts the last row of a page depends on the token after the page, so that
- * token is part of the page's key. A session is restored at a position that has a state record and
- * records of all pages before it.
+ * token is part of the page's key. If that token is not known, because the session ends with the
+ * page, the page is saved as a half page with all rows. A session is restored at a position that has
+ * a state record and records of all pages before it.
  */
 #ifndef MOTE_DISK_CACHE_DISK_SESSION_H
 #define MOTE_DISK_CACHE_DISK_SESSION_H
@@ -72,7 +73,7 @@ bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_t
 /* The position of the state before the end. */
 uint64_t disk_end_state(const disk_head *end);
 /* All records of a prepared session. tokens [n]: of the prompt, longer than the session. */
-mote_status disk_session_restore_parts(disk_parts *p, const disk_scope *scope,
+mote_status disk_session_restore_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
                                        const mote_session *session, const mote_token *tokens,
                                        size_t n, mote_error *err);
 

@@ -6,6 +6,7 @@
  * number of random splits, MOTE_DISK_SEED the seed.
  */
 #define _XOPEN_SOURCE 700
+#include "base/mem.h"
 #include "sched/core_lock.h"
 #include "sched/sched_rig.h"
 
@@ -139,6 +140,77 @@ static void prefixes_survive_a_restart(void **state)
     assert_int_equal(from, SCHED_REUSE_DISK);
     question_fini(&first);
     question_fini(&second);
+}
+
+/* The next turn of a conversation: its prompt, an answer and `more` tokens. The prompt is freed with
+ * mem_free by next_turn_fini. */
+static question next_turn(const question *q, const sched_result *r, size_t more)
+{
+    question next = *q;
+    const size_t n = r->n_tokens + more;
+    mote_token *ids = mem_new(n, sizeof *ids);
+    chat_mark *marks = mem_new(q->prompt.n_marks, sizeof *marks);
+    memcpy(ids, r->tokens, r->n_tokens * sizeof *ids);
+    for (size_t i = r->n_tokens; i < n; i++)
+        ids[i] = (mote_token)(300 + i % 1000);
+    memcpy(marks, q->prompt.marks, q->prompt.n_marks * sizeof *marks);
+    marks[q->prompt.n_marks - 1].position = n - 5;
+    next.prompt.ids = ids;
+    next.prompt.n = n;
+    next.prompt.marks = marks;
+    return next;
+}
+
+static void next_turn_fini(question *q)
+{
+    mem_free((void *)q->prompt.ids);
+    mem_free((void *)q->prompt.marks);
+}
+
+/* After a restart a turn prefills its new tokens and at most 64 others, wherever prompts and answers
+ * end. The last token of an answer is in no session. */
+static void turn_after_a_restart(void **state)
+{
+    (void)state;
+    const uint64_t cases = setting("MOTE_DISK_CASES", 12);
+    test_random random = {setting("MOTE_DISK_SEED", 3)};
+    for (uint64_t i = 0; i < 3 * cases; i++) {
+        service s;
+        test_job a, b;
+        sched_options o = options_of(path);
+        o.spec = i % 2 == 0 ? SPEC_OFF : 4;
+        question q = question_of_words(&tiny, 1000 + i, 50, 20 + test_random_below(&random, 20),
+                                       1 + (uint32_t)test_random_below(&random, 150));
+        if (i % 3 == 0) /* the session ends with a page */
+            q.answer.max_tokens += 64 - (uint32_t)((q.prompt.n + q.answer.max_tokens - 1) % 64);
+        const size_t more = 8 + test_random_below(&random, 100);
+        service_open(&s, &tiny, o);
+        service_send(&s, &a, &q);
+        service_wait_finished(&s, &a);
+        question next = next_turn(&q, &a.result, more);
+        service_drop(&s, &a);
+        test_job_fini(&a);
+        service_close(&s);
+        service_open(&s, &tiny, o);
+        service_send(&s, &b, &next);
+        service_wait_finished(&s, &b);
+        const mote_answer *got = &b.output.answer;
+        assert_int_equal(b.result.reuse, SCHED_REUSE_DISK);
+        if (got->prefilled_tokens > more + 64)
+            fail_msg("%llu tokens prefilled, %zu new; prompt %zu, answer %u",
+                     (unsigned long long)got->prefilled_tokens, more, q.prompt.n,
+                     q.answer.max_tokens);
+        test_output solo;
+        rig_solo(&tiny, &next, CONTEXT, &solo);
+        same_as_solo(&b, &solo);
+        output_fini(&solo);
+        service_drop(&s, &b);
+        test_job_fini(&b);
+        service_close(&s);
+        next_turn_fini(&next);
+        question_fini(&q);
+        empty_directory(NULL);
+    }
 }
 
 static void add_size(const char *name, void *with)
@@ -515,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(prefixes_survive_a_restart, empty_directory),
+        cmocka_unit_test_teardown(turn_after_a_restart, empty_directory),
         cmocka_unit_test_teardown(hit_writes_nothing, empty_directory),
         cmocka_unit_test_teardown(namespaces_share_nothing, empty_directory),
         cmocka_unit_test_teardown(other_settings_share_nothing, empty_directory),
