@@ -173,8 +173,8 @@ void chat_disk_save(chat_disk *d, const mote_engine *engine, const mote_session 
     const bool all = extent == CHAT_DISK_ALL;
     disk_wait_idle(d);
     disk_scope_of(engine, &scope);
-    const disk_extent what = {.apart = all ? STATES_APART : PROMPT_APART,
-                              .most = all ? UINT64_MAX : prompt_end,
+    const disk_extent what = {.states = {.apart = all ? STATES_APART : PROMPT_APART,
+                                         .most = all ? UINT64_MAX : prompt_end},
                               .end = d->end.data != NULL ? &d->end : NULL};
     disk_writer_save(d->writer, &scope, engine, session, &what);
 }

@@ -296,7 +296,9 @@ static size_t save_choose_states(mote_block *states, size_t n, const disk_states
         const uint64_t at = states[i].position;
         const uint64_t more = disk_record_bytes(states[i].bytes, true);
         const uint64_t pages = (at + PAGE - 1) / PAGE * disk_record_bytes(page_bytes, true);
-        const bool wanted = (at >= last + which->apart && at <= which->most) || at == which->also;
+        const bool middle = at > which->head && at < which->tail;
+        const uint64_t apart = middle ? (uint64_t)DISK_MIDDLE_APART : which->apart;
+        const bool wanted = (at >= last + apart && at <= which->most) || at == which->also;
         if (!wanted || bytes + more + pages > cap / 10 * 9)
             continue;
         states[left++] = states[i];

@@ -54,11 +54,13 @@ typedef struct disk_parts {
 
 void disk_parts_fini(disk_parts *p);
 
-/* Which states of a session are saved: those at least `apart` tokens after the one before, and not
- * after position `most`; and that at position `also`, which the end of a prompt needs. 0: none. */
+/* Which states of a session are saved: those at least `apart` tokens after the one before, between
+ * the positions `head` and `tail` DISK_MIDDLE_APART tokens, and none after position `most`; and
+ * that at position `also`, which the end of a prompt needs. 0: none. */
 typedef struct disk_states {
-    uint64_t apart, most, also;
+    uint64_t apart, most, also, head, tail;
 } disk_states;
+enum { DISK_MIDDLE_APART = 1024 };
 
 /* The records that are missing to restore the session at these of its states: kept ones, and that of
  * its last multiple of 32. p->n 0: there is nothing to write. Existing records are kept for the

@@ -204,9 +204,8 @@ bool disk_writer_save(disk_writer *w, const disk_scope *scope, const mote_engine
     disk_parts parts;
     mote_error err;
     const uint64_t chain = disk_cache_begin_chain(w->cache);
-    const disk_states states = {.apart = what->apart,
-                                .most = what->most,
-                                .also = what->end != NULL ? disk_end_state(&what->end->head) : 0};
+    disk_states states = what->states;
+    states.also = what->end != NULL ? disk_end_state(&what->end->head) : 0;
     const mote_status status =
         disk_session_save_parts(&parts, w->cache, scope, session, &states, chain, &err);
     if (status == MOTE_OK && what->end != NULL)

@@ -37,8 +37,7 @@ bool disk_writer_is_idle(disk_writer *w, bool *failed);
 
 /* What to save of a session. */
 typedef struct disk_extent {
-    uint64_t apart;       /* tokens between two states */
-    uint64_t most;        /* no states after this position */
+    disk_states states;   /* `also` is set by disk_writer_save */
     const disk_part *end; /* end of its prompt, saved with the state before it; NULL: none. The
                              bytes stay valid until the writer is idle or released */
 } disk_extent;

@@ -167,7 +167,7 @@ static bool is_scoring(const sched_job *job)
 static size_t max_chunk(const sched *s, const sched_job *job, size_t score_rows)
 {
     const size_t at = (size_t)mote_session_length(job->session);
-    size_t end = prefix_cache_limit(s, job);
+    size_t end = prefix_states_limit(s, job);
     if (is_scoring(job))
         return end - at < score_rows ? end - at : score_rows;
     if (job->options.kind == SCHED_SCORE && job->options.score_from - 1 < end)

@@ -13,7 +13,8 @@
 
 enum {
     MIN_KEEP_TOKENS = 64, /* of an idle session */
-    BRANCH_HITS = 2
+    BRANCH_HITS = 2,
+    NEEDED_STATES = 4 /* of a session, about: its own, and those that every prompt keeps */
 };
 
 size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n)
@@ -39,14 +40,36 @@ static void idle_free(sched *s, uint32_t i)
     idle_remove(s, i);
 }
 
-/* Tokens that the entry saves, times its expected use, per byte. The use is expected to grow with the
- * hits and to fall with the number of uses of other entries since the last one. A branch exists
- * because jobs left there: they count as hits. */
-static double idle_value(const sched *s, const idle_session *e)
+/* Pages and at most so many states of the session, counted as if none were shared. */
+static uint64_t session_bytes(const sched *s, const mote_session *session, uint64_t most_states)
+{
+    const mote_usage *u = &s->usage; /* the totals are constant, so no mutex is needed */
+    const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
+    const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
+    return pages * SCHED_PAGE * (s->memory.kv_cache / u->positions_total) +
+           (states < most_states ? states : most_states) *
+               (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
+}
+
+void idle_count_bytes(sched *s, idle_session *e)
+{
+    e->info.bytes = session_bytes(s, e->session, UINT64_MAX);
+    s->idle_changed = true;
+}
+
+/* A branch exists because jobs left there: they count as hits. */
+double idle_use(const sched *s, const idle_session *e)
 {
     const double age = (double)(s->idle_clock - e->last_used + 1);
-    const double uses = (double)(1 + e->info.hits + (e->is_branch ? BRANCH_HITS : 0));
-    return (double)e->info.tokens * uses / age / (double)(e->info.bytes + 1);
+    return (double)(1 + e->info.hits + (e->is_branch ? BRANCH_HITS : 0)) / age;
+}
+
+/* Tokens that the entry saves, times its expected use, per byte. States of messages can be evicted
+ * alone, so they do not count. */
+static double idle_value(const sched *s, const idle_session *e)
+{
+    const uint64_t bytes = session_bytes(s, e->session, NEEDED_STATES);
+    return (double)e->info.tokens * idle_use(s, e) / (double)(bytes + 1);
 }
 
 uint32_t idle_least(const sched *s, const mote_session *except, bool pinned)
@@ -98,16 +121,6 @@ static uint64_t new_prefix_id(sched *s)
     return (uint64_t)drawn.word[1] << 32 | drawn.word[0];
 }
 
-/* Pages and states of the session, counted as if none were shared. */
-static uint64_t session_bytes(const sched *s, const mote_session *session)
-{
-    const mote_usage *u = &s->usage; /* the totals are constant, so no mutex is needed */
-    const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
-    const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
-    return pages * SCHED_PAGE * (s->memory.kv_cache / u->positions_total) +
-           states * (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
-}
-
 uint32_t idle_parked(const sched *s)
 {
     uint32_t n = s->n_idle;
@@ -147,26 +160,9 @@ void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_bra
         e->info.id = new_prefix_id(s);
     e->info.ns = job->options.ns;
     e->info.tokens = mote_session_length(session);
-    e->info.bytes = session_bytes(s, session);
+    e->head = prefix_states_head(job);
+    idle_count_bytes(s, e);
     idle_touch(s, e);
-}
-
-bool idle_drop_states(sched *s)
-{
-    idle_session *found = NULL;
-    uint64_t pos;
-    for (uint32_t i = 0; i < s->n_idle; i++)
-        if (!s->idle[i].info.pinned && mote_session_kept(s->idle[i].session, NULL, 0) > 0 &&
-            (found == NULL || s->idle[i].last_used < found->last_used))
-            found = &s->idle[i];
-    if (found == NULL)
-        return false;
-    prefix_disk_release(s, found);
-    while (mote_session_kept(found->session, &pos, 1) > 0)
-        mote_session_unkeep(found->session, pos);
-    found->info.bytes = session_bytes(s, found->session);
-    s->idle_changed = true;
-    return true;
 }
 
 void prefix_cache_end(sched *s, sched_job *job)

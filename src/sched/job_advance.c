@@ -329,7 +329,7 @@ void job_advance(sched *s, sched_job *job, size_t item)
     if (!complete) /* prefill, or a canceled step: no row was sampled */
         draft_leave(s, item);
     if (job->state == JOB_PREFILL)
-        prefix_cache_keep(s, job);
+        prefix_states_keep(s, job);
     if (s->work[item].want == MOTE_LOGITS_ALL && job->options.kind == SCHED_SCORE)
         status = job_score(s, job, s->items[item].held, &err);
     if (complete && job->result.prefilled == 0) {

@@ -11,8 +11,9 @@
  * a cached session in the same chunk (equal instructions, other questions), the second one caches a
  * copy of its session at the first of both positions. Later jobs start there.
  *
- * idle_sessions.c has the sessions of finished jobs, prefix_room.c evicts and preempts, prefix_disk.c
- * is the second tier.
+ * prefix_states.c chooses the states to keep, idle_sessions.c has the sessions of finished jobs,
+ * prompt_end.c the ends of prompts, prefix_room.c evicts and preempts, prefix_disk.c is the second
+ * tier.
  *
  * All code here runs on the engine thread. prefix_table.c is what other threads see.
  */
@@ -21,7 +22,6 @@
 
 enum {
     MIN_WAIT_GAIN = 128,  /* tokens that waiting for another job's prefill must save */
-    MIN_KEEP_TOKENS = 64, /* between two kept states */
     MIN_BRANCH_GAIN = 8,  /* tokens that a branch must save */
     MIN_MISS_TOKENS = 64, /* prefill cost of a difference that is worth reporting */
     MAX_EDIT = 32,        /* tokens of a difference after which texts may be equal again */
@@ -123,12 +123,6 @@ static prefix_source source_find(sched *s, const sched_job *job)
     return best;
 }
 
-/* Its prompt is not prefilled yet: the end of it will be kept (prompt_end.c). */
-static bool job_wants_end(const sched_job *job)
-{
-    return job->turn != NULL && job->result.prefilled <= 0;
-}
-
 /* Where the job can fork the session of the other one: at the last chunk boundary of the prefix that
  * both share; at the end of an equal prompt, because its end is kept (prompt_end.c). */
 static size_t common_boundary(const sched_job *job, const sched_job *other)
@@ -137,10 +131,10 @@ static size_t common_boundary(const sched_job *job, const sched_job *other)
     size_t same = 0;
     while (same < most && job->tokens[same] == other->tokens[same])
         same++;
-    if (job_wants_end(job) && job_wants_end(other) && same + 1 == job->n && same + 1 == other->n &&
-        job->tokens[same] == other->tokens[same])
+    if (prompt_end_wanted(job) && prompt_end_wanted(other) && same + 1 == job->n &&
+        same + 1 == other->n && job->tokens[same] == other->tokens[same])
         return job->n;
-    return same / SCHED_CHUNK * SCHED_CHUNK;
+    return sched_boundary(same);
 }
 
 /* Finds a job that will prefill at least MIN_WAIT_GAIN tokens of this one beyond `have`. */
@@ -171,131 +165,6 @@ static bool job_still_waits(const sched *s, const sched_job *job)
            mote_session_length(other->session) < job->fork_at;
 }
 
-/* ---- kept states ---- */
-
-static bool is_last_image(const sched_job_options *o, size_t i)
-{
-    for (size_t j = i + 1; j < o->n_marks; j++)
-        if (o->marks[j].kind == CHAT_MARK_SHOWN)
-            return false;
-    return o->marks[i].kind == CHAT_MARK_SHOWN;
-}
-
-/* Returns true if a state is worth keeping at mark i. Of messages: only after the last one. Of
- * images: only after the last one, because the next question about it has another text. Before a
- * volatile line: other sessions of the same program leave the prompt there. */
-static bool mark_is_kept(const sched_job *job, size_t i)
-{
-    const chat_mark_kind kind = job->options.marks[i].kind;
-    return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_VOLATILE ||
-           kind == CHAT_MARK_PROMPT ||
-           (kind == CHAT_MARK_MESSAGE && i + 1 == job->options.n_marks) ||
-           is_last_image(&job->options, i);
-}
-
-static size_t chunk_boundary(size_t pos)
-{
-    return pos / SCHED_CHUNK * SCHED_CHUNK;
-}
-
-/* Frees states of earlier turns at positions without a mark. Returns the last position that still
- * has a state. */
-static size_t unkeep_stale_states(sched_job *job)
-{
-    enum { MAX_STATES = 16 };
-    uint64_t kept[MAX_STATES];
-    size_t last = 0;
-    const size_t n = mote_session_kept(job->session, kept, MAX_STATES);
-    for (size_t i = 0; i < n && i < MAX_STATES; i++) {
-        bool wanted = job_wants_end(job) && kept[i] == chunk_boundary(job->n - 1);
-        for (size_t j = 0; j < job->options.n_marks; j++)
-            wanted |=
-                mark_is_kept(job, j) && chunk_boundary(job->options.marks[j].position) == kept[i];
-        if (wanted)
-            last = (size_t)kept[i];
-        else
-            mote_session_unkeep(job->session, kept[i]);
-    }
-    return last;
-}
-
-/* Plans a state at `pos`, unless one is less than `apart` tokens before it or the session is
- * already past it. */
-static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
-{
-    const size_t at = chunk_boundary(pos);
-    if (at < *last + apart || at < chunk_boundary((size_t)mote_session_length(job->session)) ||
-        pos >= job->n || job->n_keeps == SCHED_MAX_KEEPS)
-        return;
-    job->keeps[job->n_keeps++] = *last = at;
-}
-
-/* Fills job->keeps: the positions where prefix_cache_keep() keeps a recurrent state, so that later
- * jobs can fork there. Without marks: the last chunk boundary of the prompt. */
-static void plan_keeps(sched_job *job)
-{
-    const sched_job_options *o = &job->options;
-    size_t last = unkeep_stale_states(job);
-    job->n_keeps = 0;
-    for (size_t i = 0; i < o->n_marks; i++)
-        if (mark_is_kept(job, i))
-            plan_keep(job, o->marks[i].position,
-                      o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : MIN_KEEP_TOKENS, &last);
-    if (o->n_marks == 0)
-        plan_keep(job, job->n_prompt - 1, MIN_KEEP_TOKENS, &last);
-    if (job_wants_end(job))
-        plan_keep(job, job->n - 1, SCHED_CHUNK, &last);
-}
-
-/* Caches a copy of the session at branch_at. Without room it is not cached. */
-static void keep_branch(sched *s, sched_job *job)
-{
-    mote_session *copy;
-    mote_error err;
-    job->branch_at = 0;
-    if (mote_session_fork(&copy, job->session, &err) == MOTE_OK)
-        idle_add(s, job, copy, true);
-}
-
-void prefix_cache_keep(sched *s, sched_job *job)
-{
-    if (job->branch_at > 0 && mote_session_length(job->session) == job->branch_at)
-        keep_branch(s, job);
-    const size_t at = chunk_boundary((size_t)mote_session_length(job->session));
-    size_t left = 0;
-    for (size_t i = 0; i < job->n_keeps; i++) {
-        if (job->keeps[i] != at) {
-            job->keeps[left++] = job->keeps[i];
-            continue;
-        }
-        while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
-            if (!idle_drop_states(s))
-                break;
-    }
-    job->n_keeps = left; /* prefill need not stop for this state again */
-}
-
-size_t prefix_cache_limit(const sched *s, const sched_job *job)
-{
-    const size_t at = (size_t)mote_session_length(job->session);
-    size_t limit = job->n;
-    for (size_t i = 0; i < job->n_keeps; i++) {
-        /* A state can be kept until the next chunk boundary is crossed. */
-        const size_t last = job->keeps[i] + SCHED_CHUNK - 1;
-        if (last > at && last < limit)
-            limit = last;
-    }
-    if (job->branch_at > at && job->branch_at < limit)
-        limit = job->branch_at;
-    for (uint32_t i = 0; i < s->n_slots; i++) {
-        const sched_job *other = s->slots[i];
-        if (other->state == JOB_WAITING && other->waits_for == job && other->fork_at > at &&
-            other->fork_at < limit)
-            limit = other->fork_at;
-    }
-    return limit;
-}
-
 /* ---- the start of a job ---- */
 
 /* Returns true if the job continues the idle session's conversation: little of the session is
@@ -316,7 +185,7 @@ static void plan_branch(const sched *s, sched_job *job, const prefix_source *fro
     if (e == NULL)
         return;
     const size_t at = e->differs_at < from->same ? e->differs_at : from->same;
-    if (chunk_boundary(e->differs_at) == chunk_boundary(from->same) &&
+    if (sched_boundary(e->differs_at) == sched_boundary(from->same) &&
         at >= from->reach + MIN_BRANCH_GAIN && s->options.idle_sessions >= 2)
         job->branch_at = at;
     e->differs_at = from->same;
@@ -404,16 +273,17 @@ static void job_start_prefill(sched *s, sched_job *job, const prefix_source *fro
     job->state = JOB_PREFILL;
     if (job->sum != NULL) /* a preempted job starts again */
         memset(job->sum, 0, s->info.embedding * sizeof *job->sum);
-    plan_keeps(job);
-    prefix_cache_keep(s, job);
+    prefix_states_plan(job);
+    prefix_states_keep(s, job);
 }
 
 /* The session of the job can return to the last chunk boundary: completes it if the end of the prompt
  * is kept. */
 static void job_use_end(sched *s, sched_job *job, prefix_source *from)
 {
-    prompt_end *end = job_wants_end(job) && !job->options.no_reuse ? prompt_end_find(s, job) : NULL;
-    const size_t at = chunk_boundary(job->n);
+    prompt_end *end =
+        prompt_end_wanted(job) && !job->options.no_reuse ? prompt_end_find(s, job) : NULL;
+    const size_t at = sched_boundary(job->n);
     if (end == NULL || from->is_full || from->reach < at ||
         mote_session_rewind_target(job->session, at) != at)
         return;

@@ -177,7 +177,11 @@ static bool save_start(sched *s, idle_session *e)
     disk_scope scope;
     disk_part part;
     prompt_end *end = prompt_end_of(s, e->info.ns, e->session);
-    disk_extent what = {.apart = STATES_APART, .most = UINT64_MAX};
+    disk_extent what = {
+        .states = {.apart = STATES_APART,
+                   .most = UINT64_MAX,
+                   .head = e->head,
+                   .tail = e->n_prompt > STATES_APART ? e->n_prompt - STATES_APART : 0}};
     disk_scope_of(s, e->info.ns, &scope);
     if (end != NULL && end->n >= MIN_END) {
         part = (disk_part){.data = end->data};

@@ -15,16 +15,16 @@
 
 enum { MIN_TOKENS = 64 }; /* of a prompt */
 
-static size_t end_boundary(size_t n)
+bool prompt_end_wanted(const sched_job *job)
 {
-    return n / SCHED_CHUNK * SCHED_CHUNK;
+    return job->turn != NULL && job->result.prefilled <= 0;
 }
 
 /* Is the end of so many tokens possible? An end has 1 to 31 tokens, and none of an image. */
 static bool end_is_possible(const mote_token *tokens, size_t n)
 {
     bool text = n >= MIN_TOKENS && n % SCHED_CHUNK != 0;
-    for (size_t i = end_boundary(n); i < n && text; i++)
+    for (size_t i = sched_boundary(n); i < n && text; i++)
         text = tokens[i] >= 0;
     return text;
 }
@@ -91,7 +91,7 @@ void prompt_end_note(sched *s, const sched_job *job)
         return;
     }
     if (!end_is_possible(job->tokens, job->n) || mote_session_length(job->session) != job->n ||
-        !session_keeps(job->session, end_boundary(job->n)) || bytes > s->max_end_bytes)
+        !session_keeps(job->session, sched_boundary(job->n)) || bytes > s->max_end_bytes)
         return;
     while (s->n_ends == SCHED_MAX_ENDS || s->end_bytes + bytes > s->max_end_bytes)
         end_evict(s);
@@ -106,7 +106,7 @@ void prompt_end_note(sched *s, const sched_job *job)
 bool prompt_end_use(sched *s, prompt_end *end, mote_session *session)
 {
     mote_error ignored;
-    const size_t at = end_boundary(end->n);
+    const size_t at = sched_boundary(end->n);
     end->last_used = ++s->idle_clock;
     return mote_session_rewind(session, at) == at &&
            mote_session_write_end(session, end->tokens + at, end->n - at, end->data, &ignored) ==

@@ -23,11 +23,11 @@
 #include <stdatomic.h>
 
 enum {
-    SCHED_CHUNK = 32,      /* recurrent states exist at multiples of this position */
-    SCHED_PAGE = 64,       /* positions per KV page of the engine */
-    SCHED_MAX_KEEPS = 6,   /* states kept per prompt: tools, volatile lines, system, images, end */
-    SCHED_SCORE_ROWS = 16, /* rows with logits that scoring jobs may use in a step */
-    SCHED_DRAFT_ROWS = 32, /* rows with logits of draft tokens in a step */
+    SCHED_CHUNK = 32,     /* recurrent states exist at multiples of this position */
+    SCHED_PAGE = 64,      /* positions per KV page of the engine */
+    SCHED_MAX_KEEPS = 24, /* states kept per prompt: tools, volatile lines, system, messages, end */
+    SCHED_SCORE_ROWS = 16,        /* rows with logits that scoring jobs may use in a step */
+    SCHED_DRAFT_ROWS = 32,        /* rows with logits of draft tokens in a step */
     SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
     SCHED_FLUSH_SECONDS = 5,      /* to save idle sessions before the engine is freed */
@@ -47,6 +47,12 @@ enum {
     SHARE_BACKGROUND_EVERY = 16, /* steps: background jobs are in one of so many of other jobs */
     SHARE_REMEMBERED = 256,      /* inactive keys with remembered counters, at least */
 };
+
+/* The last multiple of SCHED_CHUNK. */
+static inline size_t sched_boundary(size_t position)
+{
+    return position / SCHED_CHUNK * SCHED_CHUNK;
+}
 
 typedef enum job_stage { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_stage;
 
@@ -146,6 +152,7 @@ struct sched_job {
 typedef struct idle_session {
     mote_session *session;
     size_t n_prompt;
+    size_t head;        /* end of the tools and the system text; 0: none */
     size_t differs_at;  /* where the last job that started from it left its tokens; 0: none */
     bool is_branch;     /* jobs fork it and never take it over */
     bool is_unsaved;    /* some of its blocks may be missing on disk */
@@ -326,10 +333,6 @@ typedef enum prefix_begin {
 
 /* Gives a waiting job its session. */
 prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err);
-/* The position that the job's next prefill chunk must not exceed. */
-size_t prefix_cache_limit(const sched *s, const sched_job *job);
-/* After a prefill chunk: keeps the recurrent state if one is planned here. */
-void prefix_cache_keep(sched *s, sched_job *job);
 /* Moves the session of a finished job to the idle sessions, or frees it. */
 void prefix_cache_end(sched *s, sched_job *job);
 /* One more paused job could keep its session. */
@@ -360,8 +363,10 @@ uint32_t idle_parked(const sched *s);
 /* Adds a session of the job: that of the finished job, or a branch. Entries it covers are freed; if
  * an entry covers it, the session itself is freed. Branches stay: they save what others do not. */
 void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_branch);
-/* Frees the kept states of the least recently used unpinned session that has some. */
-bool idle_drop_states(sched *s);
+/* Expected use of the entry: grows with the hits, falls with the uses of others since the last one. */
+double idle_use(const sched *s, const idle_session *e);
+/* Its states have changed. */
+void idle_count_bytes(sched *s, idle_session *e);
 
 /* ---- prefix_room.c; engine thread ---- */
 
@@ -370,7 +375,22 @@ bool idle_drop_states(sched *s);
  * another job ends, because the others needed the pages it freed. */
 bool prefix_room_for(sched *s, const sched_job *job, size_t reach, const mote_session *except);
 
+/* ---- prefix_states.c; engine thread ---- */
+
+/* Fills job->keeps: the positions where prefix_states_keep() keeps a recurrent state, so that later
+ * jobs can fork there. Frees states of earlier turns that are not wanted any more. */
+void prefix_states_plan(sched_job *job);
+/* After a prefill chunk: keeps the recurrent state if one is planned here. */
+void prefix_states_keep(sched *s, sched_job *job);
+/* The position that the job's next prefill chunk must not exceed. */
+size_t prefix_states_limit(const sched *s, const sched_job *job);
+/* End of the tools and the system text; 0: none. */
+size_t prefix_states_head(const sched_job *job);
+
 /* ---- prompt_end.c; engine thread ---- */
+
+/* The prompt of the job is not prefilled yet: its end will be kept. */
+bool prompt_end_wanted(const sched_job *job);
 
 /* The prompt of the job was prefilled by the last step: keeps its end. Without memory it does not. */
 void prompt_end_note(sched *s, const sched_job *job);

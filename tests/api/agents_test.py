@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from agents import AGENTS, ClaudeCode, OpenCode, play  # noqa: E402
+from agents import AGENTS, ClaudeCode, OpenCode, play, words  # noqa: E402
 from api_rig import Server, case, equal, main, post, request  # noqa: E402
 
 MODEL = "mote-tiny-Q4_K_M.gguf"
@@ -115,6 +115,59 @@ def other_sessions_reuse_all_before_the_directory():
             assert metric("mote_prefix_cache_bytes") > 0
         finally:
             rig.server.stop()
+
+
+class Conversation:
+    """A chat of `turns` questions. before[t]: tokens of the prompt and the answer before question t."""
+
+    def __init__(self, server, turns, size):
+        self.server, self.size = server, size
+        self.messages = []
+        self.before = [0]
+        for turn in range(turns):
+            self.messages.append({"role": "user", "content": self.question(turn)})
+            reply = self.send(self.messages)
+            self.before.append(reply["mote"]["cache"]["prompt"] + reply["usage"]["completion_tokens"])
+            self.messages.append({"role": "assistant", "content": reply["choices"][0]["message"]["content"]})
+
+    def question(self, seed):
+        return f"Question {seed}: " + words(seed, self.size)
+
+    def send(self, messages, **more):
+        reply = post(self.server, "/v1/chat/completions", {
+            "model": self.server.model, "messages": messages, "temperature": 0, "seed": 1, "max_tokens": 24,
+            "enable_thinking": False, **more})
+        return reply
+
+    def edit(self, turn):
+        """Asks something else instead of question `turn`. Returns the tokens prefilled, and those that are new."""
+        messages = [*self.messages[:2 * turn], {"role": "user", "content": self.question(1000 + turn)}]
+        reply = self.send(messages)
+        cold = self.send(messages, cache_prompt=False)
+        equal(cold["choices"][0]["message"], reply["choices"][0]["message"])
+        cache = reply["mote"]["cache"]
+        return cache["prefilled"], cache["prompt"] - self.before[turn]
+
+
+@case
+def edits_of_early_messages():
+    """Without a disk cache: a changed question prefills what follows, and at most 64 tokens more."""
+    with Server("--cache-disk", "0", model=MODEL) as server:
+        chat = Conversation(server, 20, 20)
+        for turn in (1, 0, 5, 10, 18, 2, 1):
+            prefilled, new = chat.edit(turn)
+            assert prefilled <= new + SLACK, (turn, prefilled, new)
+
+
+@case
+def states_get_sparse():
+    """With few states, those that save least are evicted: every part of a conversation keeps some."""
+    with Server("--cache-disk", "0", "--parallel", "1", model=MODEL) as server:
+        chat = Conversation(server, 20, 40)
+        length = chat.before[-1]
+        for turn in (18, 15, 10, 5):
+            prefilled, new = chat.edit(turn)
+            assert prefilled <= new + length // 4, (turn, prefilled, new, length)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prefix_states.c - the recurrent states that sessions keep, so that later jobs can start there.
+ *
+ * Every prompt keeps those that are needed most: after the tools and the system text, before a
+ * volatile line, before the generation prompt, and at the last chunk boundary, which the end of the
+ * prompt needs (prompt_end.c). The others serve edits of earlier messages: after each message and
+ * each image. A session that grows turn by turn keeps one at each end of a turn. A long prompt that
+ * is prefilled at once keeps few, because each of them ends a prefill chunk.
+ *
+ * All sessions share the kept states of the engine. When they run out, the state of least value goes,
+ * also one of the same session. So the states of a long conversation get sparse where they save
+ * least.
+ *
+ * All code here runs on the engine thread.
+ */
+#include "sched/sched_int.h"
+
+enum {
+    STATES_APART = 64,    /* tokens between two kept states */
+    MESSAGES_APART = 256, /* the same for messages in the middle of a prefill */
+    MESSAGES_MOST = 16,   /* states of those in one prefill */
+    MAX_STATES = 256,     /* of a session; others count as needed */
+    NEEDED_WEIGHT = 8     /* of a state that every prompt keeps, in its value */
+};
+
+/* ---- planning ---- */
+
+/* Every prompt keeps a state at this mark. Before a volatile line: other sessions of the same program
+ * leave the prompt there. */
+static bool mark_is_needed(const sched_job_options *o, size_t i)
+{
+    const chat_mark_kind kind = o->marks[i].kind;
+    return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_VOLATILE ||
+           kind == CHAT_MARK_PROMPT || (kind == CHAT_MARK_MESSAGE && i + 1 == o->n_marks);
+}
+
+static bool mark_is_kept(const sched_job_options *o, size_t i)
+{
+    const chat_mark_kind kind = o->marks[i].kind;
+    return mark_is_needed(o, i) || kind == CHAT_MARK_MESSAGE || kind == CHAT_MARK_SHOWN;
+}
+
+size_t prefix_states_head(const sched_job *job)
+{
+    const sched_job_options *o = &job->options;
+    size_t head = 0;
+    for (size_t i = 0; i < o->n_marks; i++)
+        if (o->marks[i].kind == CHAT_MARK_TOOLS || o->marks[i].kind == CHAT_MARK_SYSTEM)
+            head = o->marks[i].position;
+    return head;
+}
+
+/* Is a state wanted at the position, a multiple of SCHED_CHUNK? */
+static bool position_is_wanted(const sched_job *job, size_t at)
+{
+    const sched_job_options *o = &job->options;
+    bool wanted = prompt_end_wanted(job) && at == sched_boundary(job->n - 1);
+    for (size_t i = 0; i < o->n_marks && !wanted; i++)
+        wanted = mark_is_kept(o, i) && sched_boundary(o->marks[i].position) == at;
+    return wanted;
+}
+
+/* Frees states of earlier turns at positions without a mark. Returns the last position that still
+ * has a state. */
+static size_t unkeep_stale_states(sched_job *job)
+{
+    uint64_t kept[MAX_STATES];
+    size_t last = 0;
+    const size_t n = mote_session_kept(job->session, kept, MAX_STATES);
+    for (size_t i = 0; i < n && i < MAX_STATES; i++)
+        if (position_is_wanted(job, (size_t)kept[i]))
+            last = (size_t)kept[i];
+        else
+            mote_session_unkeep(job->session, kept[i]);
+    return last;
+}
+
+/* Plans a state at `pos`, unless one is less than `apart` tokens before it or the session is
+ * already past it. */
+static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
+{
+    const size_t at = sched_boundary(pos);
+    if (at < *last + apart || at < sched_boundary((size_t)mote_session_length(job->session)) ||
+        pos >= job->n || job->n_keeps == SCHED_MAX_KEEPS)
+        return;
+    job->keeps[job->n_keeps++] = *last = at;
+}
+
+/* Tokens that must be between the state at mark i and the one before. A state where the session begins
+ * costs nothing; one in the middle of a prefill ends a chunk. */
+static size_t mark_apart(const sched_job *job, size_t i)
+{
+    const sched_job_options *o = &job->options;
+    const size_t begin = (size_t)mote_session_length(job->session);
+    const size_t each = (job->n - begin) / MESSAGES_MOST;
+    if (o->marks[i].kind == CHAT_MARK_PROMPT)
+        return SCHED_CHUNK;
+    if (mark_is_needed(o, i) ||
+        sched_boundary(o->marks[i].position) <= sched_boundary(begin) + SCHED_CHUNK)
+        return STATES_APART;
+    return each > MESSAGES_APART ? each : MESSAGES_APART;
+}
+
+void prefix_states_plan(sched_job *job)
+{
+    const sched_job_options *o = &job->options;
+    size_t last = unkeep_stale_states(job);
+    job->n_keeps = 0;
+    for (size_t i = 0; i < o->n_marks; i++)
+        if (mark_is_kept(o, i))
+            plan_keep(job, o->marks[i].position, mark_apart(job, i), &last);
+    if (o->n_marks == 0)
+        plan_keep(job, job->n_prompt - 1, STATES_APART, &last);
+    if (prompt_end_wanted(job))
+        plan_keep(job, job->n - 1, SCHED_CHUNK, &last);
+}
+
+/* ---- eviction ---- */
+
+/* The kept state of least value so far. */
+typedef struct least_state {
+    mote_session *session; /* NULL: none */
+    idle_session *idle;    /* NULL: the session of a job */
+    uint64_t position;
+    double value;
+} least_state;
+
+/* Tokens that a state saves over the one before, times the expected use. without_needed: leaves out
+ * the states that every prompt keeps. */
+static void consider_states(least_state *least, mote_session *session, idle_session *e, size_t head,
+                            double use, bool without_needed)
+{
+    uint64_t kept[MAX_STATES], before = 0;
+    const size_t n = mote_session_kept(session, kept, MAX_STATES);
+    for (size_t i = 0; i < n && i < MAX_STATES; before = kept[i++]) {
+        const bool needed = kept[i] <= head || i + 1 == n;
+        const double value =
+            (double)(kept[i] - before) * use * (needed ? (double)NEEDED_WEIGHT : 1);
+        if (!(needed && without_needed) && (least->session == NULL || value < least->value))
+            *least = (least_state){session, e, kept[i], value};
+    }
+}
+
+/* Frees the kept state of least value. Returns false if there is none. Other jobs in the slots keep
+ * those that they need. */
+static bool state_evict(sched *s, const sched_job *job)
+{
+    least_state least = {0};
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->session != NULL && s->slots[i]->restore == NULL)
+            consider_states(&least, s->slots[i]->session, NULL, prefix_states_head(s->slots[i]), 1,
+                            s->slots[i] != job);
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].info.pinned)
+            consider_states(&least, s->idle[i].session, &s->idle[i], s->idle[i].head,
+                            idle_use(s, &s->idle[i]), false);
+    if (least.session == NULL)
+        return false;
+    if (least.idle != NULL)
+        prefix_disk_release(s, least.idle);
+    mote_session_unkeep(least.session, least.position);
+    if (least.idle != NULL)
+        idle_count_bytes(s, least.idle);
+    return true;
+}
+
+/* ---- keeping ---- */
+
+/* Caches a copy of the session at branch_at. Without room it is not cached. */
+static void keep_branch(sched *s, sched_job *job)
+{
+    mote_session *copy;
+    mote_error err;
+    job->branch_at = 0;
+    if (mote_session_fork(&copy, job->session, &err) == MOTE_OK)
+        idle_add(s, job, copy, true);
+}
+
+void prefix_states_keep(sched *s, sched_job *job)
+{
+    if (job->branch_at > 0 && mote_session_length(job->session) == job->branch_at)
+        keep_branch(s, job);
+    const size_t at = sched_boundary((size_t)mote_session_length(job->session));
+    size_t left = 0;
+    for (size_t i = 0; i < job->n_keeps; i++) {
+        if (job->keeps[i] != at) {
+            job->keeps[left++] = job->keeps[i];
+            continue;
+        }
+        while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
+            if (!state_evict(s, job))
+                break;
+    }
+    job->n_keeps = left; /* prefill need not stop for this state again */
+}
+
+size_t prefix_states_limit(const sched *s, const sched_job *job)
+{
+    const size_t at = (size_t)mote_session_length(job->session);
+    size_t limit = job->n;
+    for (size_t i = 0; i < job->n_keeps; i++) {
+        /* A state can be kept until the next chunk boundary is crossed. */
+        const size_t last = job->keeps[i] + SCHED_CHUNK - 1;
+        if (last > at && last < limit)
+            limit = last;
+    }
+    if (job->branch_at > at && job->branch_at < limit)
+        limit = job->branch_at;
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const sched_job *other = s->slots[i];
+        if (other->state == JOB_WAITING && other->waits_for == job && other->fork_at > at &&
+            other->fork_at < limit)
+            limit = other->fork_at;
+    }
+    return limit;
+}
