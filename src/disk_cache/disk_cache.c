@@ -473,27 +473,74 @@ mote_status disk_cache_get(disk_cache *c, const disk_head *wanted, void *to,
     return status;
 }
 
+mote_status disk_cache_read_head(disk_cache *c, disk_key key, disk_kind kind, disk_head *out,
+                                 mote_error *err)
+{
+    const int fd = cache_open_record(c, key, kind, err);
+    if (fd < 0)
+        return MOTE_E_IO;
+    disk_record record;
+    mote_status status = disk_record_read_head(fd, c->cipher, &record, err);
+    close(fd);
+    if (status == MOTE_OK && record.is_foreign)
+        status = err_set(err, MOTE_E_MISMATCH, "the record is sealed with another key");
+    *out = record.head;
+    return status;
+}
+
 /* ---- lists ---- */
+
+static disk_item item_of(const disk_entry *e)
+{
+    disk_item item = {.key = e->key,
+                      .binding = e->binding,
+                      .kind = e->kind,
+                      .ns = e->ns,
+                      .position = e->position,
+                      .bytes = e->bytes,
+                      .created = e->created,
+                      .used = e->used,
+                      .hits = e->hits,
+                      .is_sealed = e->is_sealed,
+                      .is_foreign = e->is_foreign};
+    memcpy(item.label, e->label, sizeof item.label);
+    return item;
+}
+
+/* Inserts by time of use; the last one of a full list goes. */
+static void items_insert(disk_item *out, size_t room, size_t *n, const disk_item *item)
+{
+    size_t at = *n < room ? (*n)++ : room;
+    for (; at > 0 && out[at - 1].used < item->used; at--)
+        if (at < room)
+            out[at] = out[at - 1];
+    if (at < room)
+        out[at] = *item;
+}
+
+size_t disk_cache_next_pages(disk_cache *c, disk_key parent, disk_key binding, uint64_t ns,
+                             disk_item *out, size_t room)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->index.n; i++) {
+        const disk_entry *e = &c->index.entries[i];
+        if ((e->kind != DISK_PAGE && e->kind != DISK_HALF) || e->is_foreign || e->ns != ns ||
+            !disk_key_equal(e->parent, parent) || !disk_key_equal(e->binding, binding))
+            continue;
+        const disk_item item = item_of(e);
+        items_insert(out, room, &n, &item);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
 
 size_t disk_cache_list(disk_cache *c, disk_item *out, size_t room)
 {
     pthread_mutex_lock(&c->lock);
     const size_t n = c->index.n;
-    for (size_t i = 0; i < n && i < room; i++) {
-        const disk_entry *e = &c->index.entries[i];
-        out[i] = (disk_item){.key = e->key,
-                             .binding = e->binding,
-                             .kind = e->kind,
-                             .ns = e->ns,
-                             .position = e->position,
-                             .bytes = e->bytes,
-                             .created = e->created,
-                             .used = e->used,
-                             .hits = e->hits,
-                             .is_sealed = e->is_sealed,
-                             .is_foreign = e->is_foreign};
-        memcpy(out[i].label, e->label, sizeof out[i].label);
-    }
+    for (size_t i = 0; i < n && i < room; i++)
+        out[i] = item_of(&c->index.entries[i]);
     pthread_mutex_unlock(&c->lock);
     return n;
 }

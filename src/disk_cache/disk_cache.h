@@ -37,11 +37,27 @@ mote_status disk_cache_refresh(disk_cache *c, mote_error *err);
 
 uint64_t disk_cache_cap(const disk_cache *c);
 
+/* What the index knows about a record. */
+typedef struct disk_item {
+    disk_key key, binding;
+    disk_kind kind;
+    uint64_t ns, position, bytes, created, used, hits;
+    bool is_sealed, is_foreign; /* as in disk_record */
+    char label[DISK_LABEL];
+} disk_item;
+
 /* ---- records ---- */
 
 bool disk_cache_has(disk_cache *c, disk_key key);
 /* Is it the parent of another record? */
 bool disk_cache_has_children(disk_cache *c, disk_key key);
+/* Writes at most `room` keys of the pages and half pages after the page `parent`, or of the first ones
+ * if it is zero, of this binding and namespace; those used last first. Returns how many. */
+size_t disk_cache_next_pages(disk_cache *c, disk_key parent, disk_key binding, uint64_t ns,
+                             disk_item *out, size_t room);
+/* Reads the head of a record. */
+mote_status disk_cache_read_head(disk_cache *c, disk_key key, disk_kind kind, disk_head *out,
+                                 mote_error *err);
 /* The record was used, by one more job if `hit`: it is worth more. Writes nothing. */
 void disk_cache_use(disk_cache *c, disk_key key, bool hit);
 
@@ -66,14 +82,6 @@ mote_status disk_cache_get(disk_cache *c, const disk_head *wanted, void *to,
                            const atomic_bool *cancel, mote_error *err);
 
 /* ---- for lists ---- */
-
-typedef struct disk_item {
-    disk_key key, binding;
-    disk_kind kind;
-    uint64_t ns, position, bytes, created, used, hits;
-    bool is_sealed, is_foreign; /* as in disk_record */
-    char label[DISK_LABEL];
-} disk_item;
 
 /* Writes at most `room` records; returns their total number. */
 size_t disk_cache_list(disk_cache *c, disk_item *out, size_t room);

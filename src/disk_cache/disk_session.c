@@ -104,6 +104,101 @@ size_t disk_session_find_more(disk_cache *c, const disk_scope *scope, const mote
     return at >= have + DISK_MIN_GAIN && (at - have) * DISK_MIN_GAIN >= at ? at : 0;
 }
 
+/* ---- the first difference ---- */
+
+enum { NEXT_PAGES = 8, LENGTH_PAGES = 128 };
+
+/* Tokens of the page; those after it that its key depends on are not counted. */
+static size_t head_own_tokens(const disk_head *head)
+{
+    return head->kind == DISK_PAGE ? PAGE : CHUNK;
+}
+
+/* The page after `parent`, which ends at position `from`, that shares most of the tokens [n] there.
+ * Returns the number of shared ones. False: there is no page. */
+static bool next_page_nearest(disk_cache *c, const disk_scope *scope, disk_key parent, size_t from,
+                              const mote_token *tokens, size_t n, disk_head *head, size_t *most)
+{
+    disk_item pages[NEXT_PAGES];
+    const size_t n_pages =
+        disk_cache_next_pages(c, parent, scope->binding, scope->ns, pages, NEXT_PAGES);
+    bool found = false;
+    for (size_t i = 0; i < n_pages; i++) {
+        disk_head one;
+        mote_error ignored;
+        size_t same = 0;
+        if (disk_cache_read_head(c, pages[i].key, pages[i].kind, &one, &ignored) != MOTE_OK ||
+            one.position != from + head_own_tokens(&one)) /* a half page with all rows */
+            continue;
+        while (same < one.n_tokens && same < n && one.tokens[same] == tokens[same])
+            same++;
+        if (!found || same > *most || (same == *most && one.n_tokens > head->n_tokens)) {
+            *head = one;
+            *most = same;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Position of the last page after this one. */
+static size_t pages_end(disk_cache *c, const disk_scope *scope, const disk_head *head)
+{
+    disk_item next = {.key = head->key, .position = head->position};
+    for (size_t i = 0; i < LENGTH_PAGES; i++)
+        if (disk_cache_next_pages(c, next.key, scope->binding, scope->ns, &next, 1) == 0)
+            break;
+    return (size_t)next.position;
+}
+
+static void difference_add(disk_difference *out, const disk_head *head, size_t from, size_t n)
+{
+    while (from < n && out->n < DISK_SHOWN_TOKENS)
+        out->had[out->n++] = head->tokens[from++];
+}
+
+/* Copies the tokens of the page from number `same` on, and those of pages after it. */
+static void difference_fill(disk_difference *out, disk_cache *c, const disk_scope *scope,
+                            disk_head *head, size_t same)
+{
+    size_t most = 0;
+    out->at = (size_t)head->position - head_own_tokens(head) + same;
+    out->length = pages_end(c, scope, head);
+    difference_add(out, head, same, head_own_tokens(head));
+    while (out->n < DISK_SHOWN_TOKENS && head->kind == DISK_PAGE) {
+        const mote_token ahead = head->tokens[PAGE];
+        const bool has_ahead = head->n_tokens > PAGE;
+        if (!next_page_nearest(c, scope, head->key, (size_t)head->position, &ahead, has_ahead, head,
+                               &most)) {
+            difference_add(out, head, PAGE, head->n_tokens);
+            break;
+        }
+        difference_add(out, head, 0, head_own_tokens(head));
+    }
+}
+
+void disk_session_differs(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
+                          size_t n, size_t least, disk_difference *out)
+{
+    disk_key parent = {{0, 0}};
+    size_t from = 0, same = 0;
+    disk_head head;
+    key_chain k;
+    *out = (disk_difference){0};
+    chain_begin(&k, scope, tokens, n);
+    for (size_t at = PAGE; at + scope->ahead <= n; at += PAGE) {
+        chain_advance(&k, at);
+        if (!disk_cache_has(c, chain_key(&k, DISK_PAGE)))
+            break;
+        parent = chain_key(&k, DISK_PAGE);
+        from = at;
+    }
+    if (from + PAGE + scope->ahead > least &&
+        next_page_nearest(c, scope, parent, from, tokens + from, n - from, &head, &same) &&
+        same < head.n_tokens && from + same < n && from + same >= least)
+        difference_fill(out, c, scope, &head, same);
+}
+
 /* ---- drop ---- */
 
 /* Keys of the records that may end at one position. */
@@ -244,7 +339,7 @@ uint64_t disk_end_state(const disk_head *end)
 /* The kind of the last page of a session that ends at the position of the chain. */
 static disk_kind last_page_kind(disk_cache *c, const key_chain *k)
 {
-    return k->at % PAGE != 0 || disk_cache_has(c, chain_key(k, DISK_HALF)) ? DISK_HALF : DISK_PAGE;
+    return k->at % PAGE == 0 && disk_cache_has(c, chain_key(k, DISK_PAGE)) ? DISK_PAGE : DISK_HALF;
 }
 
 static void restore_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_block *blocks,
@@ -332,8 +427,6 @@ static void save_fill(disk_parts *p, disk_cache *c, key_chain *k, const mote_blo
         chain_advance(k, at);
         if (at % PAGE == 0 && at + k->scope->ahead <= k->n)
             holder = parent = save_add(p, c, k, DISK_PAGE, parent, page, chain);
-        else if (at % PAGE == 0 && disk_cache_keep(c, chain_key(k, DISK_STATE), chain))
-            break; /* it has its page */
         else if (has_state)
             holder = save_add(p, c, k, DISK_HALF, parent, page, chain);
         if (has_state)

@@ -35,6 +35,18 @@ enum { DISK_MIN_GAIN = 64 };
 size_t disk_session_find_more(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
                               size_t n, size_t most, size_t have);
 
+/* The first difference between a prompt and the prefix on disk that shares most tokens with it. */
+enum { DISK_SHOWN_TOKENS = 80 };
+typedef struct disk_difference {
+    size_t at;                         /* the first token that differs */
+    size_t length;                     /* tokens of the prefix, about */
+    size_t n;                          /* 0: there is no such prefix */
+    mote_token had[DISK_SHOWN_TOKENS]; /* [n]: its tokens from `at` on */
+} disk_difference;
+/* Only of prefixes that share at least `least` tokens. Reads a few heads of records. */
+void disk_session_differs(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
+                          size_t n, size_t least, disk_difference *out);
+
 /* Removes the records of the tokens after position `from`, except those that records of other chains
  * need. Returns how many. */
 size_t disk_session_drop(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,

@@ -242,6 +242,19 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
     miss->usable = (size_t)mote_session_rewind_target(from->nearest, at);
 }
 
+/* The same for a prompt that is only on disk, if it shares more tokens than those in memory. */
+static void job_note_disk_miss(sched *s, sched_job *job, const prefix_source *from)
+{
+    sched_miss *miss = &job->result.miss;
+    if (job->started || job->options.kind != SCHED_ANSWER || job->options.no_reuse)
+        return;
+    const size_t known = from->nearest != NULL ? from->nearest_same : 0;
+    sched_miss found;
+    if (prefix_disk_miss(s, job, miss->n > 0 ? known + 1 : known, &found) &&
+        found.length >= found.at + MIN_MISS_TOKENS && job->n_prompt >= found.at + MIN_MISS_TOKENS)
+        *miss = found;
+}
+
 /* Records the source of the prefix when a job starts. A job that restarts after preemption keeps
  * its first record. */
 static void job_note_reuse(sched *s, sched_job *job, const prefix_source *from)
@@ -328,6 +341,7 @@ prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err)
     if (job_starts_waiting(s, job, from.reach))
         return PREFIX_WAITS;
     job_note_miss(job, &from);
+    job_note_disk_miss(s, job, &from);
     if (job_starts_restore(s, job, &from))
         return PREFIX_WAITS;
     if (!prefix_room_for(s, job, from.reach, from.session))

@@ -271,6 +271,23 @@ size_t prefix_disk_find(sched *s, const sched_job *job, size_t most, size_t have
     return disk_session_find_more(s->disk->cache, &scope, job->tokens, job->n, most, have);
 }
 
+bool prefix_disk_miss(sched *s, const sched_job *job, size_t least, sched_miss *out)
+{
+    disk_scope scope;
+    disk_difference d;
+    if (s->disk == NULL)
+        return false;
+    disk_scope_of(s, job->options.ns, &scope);
+    disk_session_differs(s->disk->cache, &scope, job->tokens, job->n, least, &d);
+    if (d.n == 0)
+        return false;
+    *out = (sched_miss){.at = d.at, .n = d.n, .length = d.length};
+    _Static_assert((int)DISK_SHOWN_TOKENS <= (int)SCHED_MISS_TOKENS, "copied");
+    memcpy(out->had, d.had, d.n * sizeof *out->had);
+    out->usable = disk_session_find(s->disk->cache, &scope, job->tokens, job->n, d.at);
+    return true;
+}
+
 bool prefix_disk_begin(sched *s, sched_job *job, size_t position)
 {
     struct prefix_restore *r = mem_new(1, sizeof *r);

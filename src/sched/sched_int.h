@@ -422,6 +422,9 @@ void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s));
 bool prefix_disk_is_refreshing(sched *s, sched_job *job);
 /* Tokens of the job that a restore gives, at most `most`; 0: not enough more than `have`. */
 size_t prefix_disk_find(sched *s, const sched_job *job, size_t most, size_t have);
+/* Where the prompt of the job leaves the prefix on disk that shares most tokens with it, at least
+ * `least`. Returns false if there is none. */
+bool prefix_disk_miss(sched *s, const sched_job *job, size_t least, sched_miss *out);
 /* Sets job->restore. Returns false if it cannot start. */
 bool prefix_disk_begin(sched *s, sched_job *job, size_t position);
 /* Returns false while the restore runs. *out: the session; NULL: it failed. If it holds all tokens

@@ -139,12 +139,13 @@ class Conversation:
             "enable_thinking": False, **more})
         return reply
 
-    def edit(self, turn):
+    def edit(self, turn, compare=True):
         """Asks something else instead of question `turn`. Returns the tokens prefilled, and those that are new."""
         messages = [*self.messages[:2 * turn], {"role": "user", "content": self.question(1000 + turn)}]
         reply = self.send(messages)
-        cold = self.send(messages, cache_prompt=False)
-        equal(cold["choices"][0]["message"], reply["choices"][0]["message"])
+        if compare:
+            cold = self.send(messages, cache_prompt=False)
+            equal(cold["choices"][0]["message"], reply["choices"][0]["message"])
         cache = reply["mote"]["cache"]
         return cache["prefilled"], cache["prompt"] - self.before[turn]
 
@@ -166,7 +167,7 @@ def states_get_sparse():
         chat = Conversation(server, 20, 40)
         length = chat.before[-1]
         for turn in (18, 15, 10, 5):
-            prefilled, new = chat.edit(turn)
+            prefilled, new = chat.edit(turn, compare=False)
             assert prefilled <= new + length // 4, (turn, prefilled, new, length)
 
 

@@ -71,6 +71,47 @@ def conversations_survive_restarts():
 
 
 @case
+def an_equal_prompt_prefills_nothing():
+    """After a restart, and from memory, with log-probabilities."""
+    body = {"messages": messages("What is the emblem of Venvia?"), "temperature": 0, "max_tokens": 24, "logprobs": True,
+            "top_logprobs": 4, "enable_thinking": False}
+    for more in range(3):  # a prompt that ends at a multiple of 32 tokens has no end
+        with tempfile.TemporaryDirectory() as directory:
+            seen = []
+            for _ in range(2):
+                with disk_server(directory) as server:
+                    for _ in range(2):
+                        reply = post(server, "/v1/chat/completions", body)
+                        seen.append((reply["mote"]["cache"]["from"], reply["mote"]["cache"]["prefilled"],
+                                     reply["choices"][0]))
+                    cached = reply["usage"]["prompt_tokens_details"]["cached_tokens"]
+                    prompt = reply["usage"]["prompt_tokens"]
+            if prompt % 32 == 0:
+                body["messages"][-1]["content"] += " Tell me."
+                continue
+            equal([s[:2] for s in seen], [("none", prompt), ("ram", 0), ("disk", 0), ("ram", 0)])
+            equal(cached, prompt)
+            for s in seen:
+                equal(s[2], seen[0][2])
+            return
+    raise AssertionError("no prompt with an end")
+
+
+@case
+def the_first_difference_is_known_from_disk():
+    with tempfile.TemporaryDirectory() as directory:
+        with disk_server(directory) as server:
+            chat(server, [RULES + " What is the emblem of Venvia?" + RULES])
+        with disk_server(directory) as server:
+            _, cache = chat(server, [RULES + " Who wrote the laws of Venvia?" + RULES])
+            miss = cache["miss"]
+            equal((cache["from"], cache["compared"], miss["message"], miss["kind"]), ("disk", 0, 1, "message"))
+            assert miss["had"].lstrip().startswith("What is the emblem"), miss
+            assert miss["got"].lstrip().startswith("Who wrote"), miss
+            assert cache["reused"] <= miss["usable"] <= miss["token"] and miss["tokens"] > 64, cache
+
+
+@case
 def a_killed_server_loses_little():
     with tempfile.TemporaryDirectory() as directory:
         turns = ["What is the emblem of Venvia?"]

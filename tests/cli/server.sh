@@ -155,6 +155,9 @@ ask() {
 }
 if command -v curl >/dev/null; then
     call 1 why
+    grep -q 'no request has been answered yet' "$work/err" || fail "before any request: $(cat "$work/err")"
+    owls='' && ask 'Hi.' && call 0 why
+    grep -q 'a conversation of fewer than 64 tokens is not kept' "$work/out" || fail "a short prompt: $(cat "$work/out")"
     owls=$(printf 'owl %.0s' $(seq 100))
     ducks=$(printf 'duck %.0s' $(seq 100))
     ask "$ducks red\\n$ducks"

@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+enum { MIN_CACHED = 64 }; /* tokens, as src/sched/idle_sessions.c */
+
 typedef struct why_options {
     client_options remote;
 } why_options;
@@ -74,9 +76,18 @@ static void why_print_answers(cli_out *o, const json_node *answers)
 /* Without a difference to show: what the cache held. */
 static void why_print_no_miss(cli_out *o, const json_node *cache)
 {
-    if (json_node_get(cache, "compared") != NULL && client_number(cache, "compared") == 0)
-        out_text(o, "  no prompt of this API key was cached: the first request, or its prefix was "
-                    "evicted (--kv-tokens keeps more)\n");
+    if (json_node_get(cache, "compared") == NULL || client_number(cache, "compared") > 0)
+        return;
+    if (client_number(cache, "prompt") < MIN_CACHED)
+        out_printf(o,
+                   "  no prompt of this API key was cached; a conversation of fewer than %d "
+                   "tokens is not kept\n",
+                   MIN_CACHED);
+    else
+        out_printf(o,
+                   "  no prompt of this API key was cached: the first request, or earlier ones "
+                   "had fewer than %d tokens or were evicted (--kv-tokens keeps more)\n",
+                   MIN_CACHED);
 }
 
 static void why_print_cost(cli_out *o, uint64_t prefilled, double seconds)

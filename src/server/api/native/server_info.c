@@ -251,10 +251,10 @@ void handle_slots(exchange *x)
 
 /* ---- /v1/requests/ID ---- */
 
-static void info_send_report(exchange *x, bool found, strbuf *json)
+static void info_send_report(exchange *x, bool found, const char *absent, strbuf *json)
 {
     if (!found)
-        info_fail(x, HTTP_E_NOT_FOUND, "not_found", "no stored report for this request id");
+        info_fail(x, HTTP_E_NOT_FOUND, "not_found", absent);
     else
         exchange_reply_built(x, EXCHANGE_JSON, json);
     strbuf_fini(json);
@@ -265,7 +265,8 @@ void handle_request_stats(exchange *x)
     const http_request *http = exchange_request(x);
     const server_context *ctx = exchange_context(x);
     strbuf json = {0};
-    info_send_report(x, text_store_get(ctx->reports, http->ns, http->tail, 0, &json), &json);
+    info_send_report(x, text_store_get(ctx->reports, http->ns, http->tail, 0, &json),
+                     "no stored report for this request id", &json);
 }
 
 /* Needs more than the scope infer without keys: the report quotes prompts of any client. */
@@ -274,7 +275,8 @@ void handle_request_last(exchange *x)
     const http_request *http = exchange_request(x);
     const server_context *ctx = exchange_context(x);
     strbuf json = {0};
-    info_send_report(x, text_store_get_last(ctx->reports, http->ns, 0, &json), &json);
+    info_send_report(x, text_store_get_last(ctx->reports, http->ns, 0, &json),
+                     "no request has been answered yet: send one first", &json);
 }
 
 void handle_not_offered(exchange *x)
