@@ -16,6 +16,8 @@
  */
 #include "sched/sched_int.h"
 
+#include <math.h>
+
 enum {
     STATES_APART = 64,    /* tokens between two kept states */
     MESSAGES_APART = 256, /* the same for messages in the middle of a prefill */
@@ -118,51 +120,114 @@ void prefix_states_plan(sched_job *job)
 
 /* ---- eviction ---- */
 
-/* The kept state of least value so far. */
-typedef struct least_state {
-    mote_session *session; /* NULL: none */
-    idle_session *idle;    /* NULL: the session of a job */
-    uint64_t position;
-    double value;
-} least_state;
+/* A session with kept states: idle, or of a job in a slot. */
+typedef struct holder {
+    mote_session *session;
+    idle_session *idle; /* NULL: of a job */
+    size_t head;        /* end of the tools and the system text */
+    double use;         /* expected */
+    bool is_pinned;     /* it keeps all its states */
+    bool is_other;      /* of another job: it keeps those that it needs */
+    uint64_t kept[MAX_STATES];
+    size_t n;
+} holder;
 
-/* Tokens that a state saves over the one before, times the expected use. without_needed: leaves out
- * the states that every prompt keeps. */
-static void consider_states(least_state *least, mote_session *session, idle_session *e, size_t head,
-                            double use, bool without_needed)
+/* Holder number i of idle sessions and slots. Returns false if it has no states. */
+static bool holder_get(const sched *s, uint32_t i, const sched_job *job, holder *out)
 {
-    uint64_t kept[MAX_STATES], before = 0;
-    const size_t n = mote_session_kept(session, kept, MAX_STATES);
-    for (size_t i = 0; i < n && i < MAX_STATES; before = kept[i++]) {
-        const bool needed = kept[i] <= head || i + 1 == n;
-        const double value =
-            (double)(kept[i] - before) * use * (needed ? (double)NEEDED_WEIGHT : 1);
-        if (!(needed && without_needed) && (least->session == NULL || value < least->value))
-            *least = (least_state){session, e, kept[i], value};
+    idle_session *e = i < s->n_idle ? &s->idle[i] : NULL;
+    const sched_job *of = e == NULL ? s->slots[i - s->n_idle] : NULL;
+    out->session = e != NULL ? e->session : of->session;
+    out->idle = e;
+    out->head = e != NULL ? e->head : prefix_states_head(of);
+    out->use = e != NULL ? idle_use(s, e) : 1;
+    out->is_pinned = e != NULL && e->info.pinned;
+    out->is_other = e == NULL && of != job;
+    if (out->session == NULL)
+        return false;
+    out->n = mote_session_kept(out->session, out->kept, MAX_STATES);
+    out->n = out->n < MAX_STATES ? out->n : MAX_STATES;
+    return out->n > 0;
+}
+
+/* Tokens that state k of the holder saves over the one before, times the expected use. */
+static double holder_value(const holder *h, size_t k)
+{
+    const uint64_t before = k > 0 ? h->kept[k - 1] : 0;
+    const bool needed = h->kept[k] <= h->head || k + 1 == h->n;
+    if (h->is_pinned || (h->is_other && needed))
+        return (double)INFINITY;
+    return (double)(h->kept[k] - before) * h->use * (needed ? (double)NEEDED_WEIGHT : 1);
+}
+
+/* The number of the holder's state that is the same as that of another one at `position`; h->n: none. A
+ * fork shares the states of its session. */
+static size_t holder_shares(const holder *h, const mote_session *other, uint64_t position)
+{
+    size_t k = 0;
+    while (k < h->n && h->kept[k] != position)
+        k++;
+    if (k < h->n && h->session != other &&
+        memcmp(mote_session_tokens(h->session), mote_session_tokens(other),
+               (size_t)position * sizeof(mote_token)) != 0)
+        k = h->n;
+    return k;
+}
+
+/* The most that a state is worth to one of its holders. */
+static double state_value(const sched *s, const sched_job *job, const mote_session *session,
+                          uint64_t position)
+{
+    holder h;
+    double most = 0;
+    for (uint32_t i = 0; i < s->n_idle + s->n_slots; i++) {
+        if (!holder_get(s, i, job, &h))
+            continue;
+        const size_t k = holder_shares(&h, session, position);
+        const double value = k < h.n ? holder_value(&h, k) : 0;
+        most = value > most ? value : most;
+    }
+    return most;
+}
+
+/* Removes the state from all sessions that have it. */
+static void state_drop(sched *s, const sched_job *job, const mote_session *session,
+                       uint64_t position)
+{
+    holder h;
+    for (uint32_t i = 0; i < s->n_idle + s->n_slots; i++) {
+        if (!holder_get(s, i, job, &h) || holder_shares(&h, session, position) == h.n)
+            continue;
+        if (h.idle != NULL)
+            prefix_disk_release(s, h.idle);
+        mote_session_unkeep(h.session, position);
+        if (h.idle != NULL)
+            idle_count_bytes(s, h.idle);
     }
 }
 
-/* Frees the kept state of least value. Returns false if there is none. Other jobs in the slots keep
- * those that they need. */
+/* Frees the kept state of least value. Returns false if there is none. */
 static bool state_evict(sched *s, const sched_job *job)
 {
-    least_state least = {0};
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->session != NULL && s->slots[i]->restore == NULL)
-            consider_states(&least, s->slots[i]->session, NULL, prefix_states_head(s->slots[i]), 1,
-                            s->slots[i] != job);
-    for (uint32_t i = 0; i < s->n_idle; i++)
-        if (!s->idle[i].info.pinned)
-            consider_states(&least, s->idle[i].session, &s->idle[i], s->idle[i].head,
-                            idle_use(s, &s->idle[i]), false);
-    if (least.session == NULL)
-        return false;
-    if (least.idle != NULL)
-        prefix_disk_release(s, least.idle);
-    mote_session_unkeep(least.session, least.position);
-    if (least.idle != NULL)
-        idle_count_bytes(s, least.idle);
-    return true;
+    holder h;
+    const mote_session *session = NULL;
+    uint64_t position = 0;
+    double least = (double)INFINITY;
+    for (uint32_t i = 0; i < s->n_idle + s->n_slots; i++) {
+        if (!holder_get(s, i, job, &h))
+            continue;
+        for (size_t k = 0; k < h.n; k++) {
+            const double value = state_value(s, job, h.session, h.kept[k]);
+            if (value >= least)
+                continue;
+            least = value;
+            session = h.session;
+            position = h.kept[k];
+        }
+    }
+    if (session != NULL)
+        state_drop(s, job, session, position);
+    return session != NULL;
 }
 
 /* ---- keeping ---- */

@@ -18,7 +18,7 @@ MODEL = "mote-tiny-Q4_K_M.gguf"
 SANDBOX = []
 TURNS = 9
 SLACK = 64
-VOLATILE = 64  # tokens between the state before the first volatile line and the date
+VOLATILE = 96  # tokens between the state before the first volatile line and the date
 
 
 class Rig:
@@ -89,9 +89,16 @@ for agent_kind in AGENTS:
     add_case(agent_kind)
 
 
+class OpenCodeWithRules(OpenCode):
+    """A file of the project follows the date: the end of the system text is far from the difference."""
+
+    def system(self):
+        return super().system() + "\n\nInstructions from: /srv/user/project/AGENTS.md\n" + self.rules()
+
+
 @case
 def clock_line():
-    run(OpenCode, clock_at=4)
+    run(OpenCodeWithRules, clock_at=4)
 
 
 @case
@@ -153,7 +160,7 @@ class Conversation:
 @case
 def edits_of_early_messages():
     """Without a disk cache: a changed question prefills what follows, and at most 64 tokens more."""
-    with Server("--cache-disk", "0", model=MODEL) as server:
+    with Server("--cache-disk", "off", model=MODEL) as server:
         chat = Conversation(server, 20, 20)
         for turn in (1, 0, 5, 10, 18, 2, 1):
             prefilled, new = chat.edit(turn)
@@ -163,7 +170,7 @@ def edits_of_early_messages():
 @case
 def states_get_sparse():
     """With few states, those that save least are evicted: every part of a conversation keeps some."""
-    with Server("--cache-disk", "0", "--parallel", "1", model=MODEL) as server:
+    with Server("--cache-disk", "off", "--parallel", "1", model=MODEL) as server:
         chat = Conversation(server, 20, 40)
         length = chat.before[-1]
         for turn in (18, 15, 10, 5):
