@@ -382,7 +382,8 @@ static void drafts_are_part_of_the_plan(void **state)
     assert_true(lookups > 8 * 3 * 512 * 4);
     assert_true(memory.drafts > lookups);
     mote_engine_memory(s->engine, &plain);
-    assert_int_equal(memory.total, plain.total + lookups);
+    const uint64_t ends = (plain.total + lookups) / 32; /* of prompts */
+    assert_int_equal(memory.total, plain.total + lookups + ends);
     sched_free(s);
     must(sched_min_memory(&o, &o.memory, &err), &err);
     must(sched_new(&s, &o, &err), &err);
