@@ -27,7 +27,7 @@
 
 enum {
     STATES_APART = 64, /* tokens between two saved states */
-    MIN_END = 256,     /* tokens of a prompt whose end is saved */
+    MIN_END = 256,     /* tokens of a prompt with an end that is saved */
     MAX_RESTORES = 3,  /* of a job: after damaged records it starts without the disk */
     RETRY_SECONDS = 60,
     WAIT_NS = 5000000

@@ -3,10 +3,10 @@
  * prompt_end.c - ends of prompts in memory: an equal prompt starts without a step.
  *
  * A session can return to a multiple of 32 tokens. The end of a prompt is what comes after the last
- * one, with the logits of the last token (mote_session_read_end). It is kept for every prompt whose
- * state is kept there. The sessions of other files may be evicted independently: then the end
- * waits for a session, and goes when it was not used for longest. prefix_disk.c saves ends with the
- * sessions of their prompts.
+ * one, with the logits of the last token (mote_session_read_end). It is kept for every prompt that
+ * has a state there. If the session with the state is evicted, the end is of no use until the prompt
+ * is prefilled again. The end that was not used for longest goes first. prefix_disk.c saves ends with
+ * the sessions of their prompts.
  *
  * All code here runs on the engine thread.
  */

@@ -30,7 +30,7 @@ static uint64_t setting(const char *name, uint64_t otherwise)
     return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* Calls fn for the files whose names end so. Returns their number. */
+/* Calls fn for the files with this end of the name. Returns their number. */
 static size_t each_file(const char *suffix, void (*fn)(const char *name))
 {
     size_t n = 0;
@@ -195,7 +195,7 @@ static void equal_prompt_after_a_restart(void **state)
         }
 }
 
-/* A question whose prompt has an end. */
+/* A question with a prompt that has an end. */
 static asked asked_with_end(uint64_t seed)
 {
     question q = question_of_words(&tiny, seed, 60, 60, 12);
