@@ -484,7 +484,8 @@ mote_status disk_cache_read_head(disk_cache *c, disk_key key, disk_kind kind, di
     close(fd);
     if (status == MOTE_OK && record.is_foreign)
         status = err_set(err, MOTE_E_MISMATCH, "the record is sealed with another key");
-    *out = record.head;
+    if (status == MOTE_OK)
+        *out = record.head;
     return status;
 }
 

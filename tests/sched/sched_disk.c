@@ -174,7 +174,7 @@ static void turn_after_a_restart(void **state)
     (void)state;
     const uint64_t cases = setting("MOTE_DISK_CASES", 12);
     test_random random = {setting("MOTE_DISK_SEED", 3)};
-    for (uint64_t i = 0; i < cases + cases / 2; i++) {
+    for (uint64_t i = 0; i < cases; i++) {
         service s;
         test_job a, b;
         sched_options o = options_of(path);
