@@ -168,6 +168,7 @@ def encrypted_conversations_survive_restarts():
             with disk_server(directory, "--cache-key", keys[0]) as server:
                 answer, cache = chat(server, turns)
                 equal(cache["from"], "disk" if restart else "none")
+                assert "not encrypted" not in server.said(), server.said()
                 if restart:  # the tokens of the answers came from the encrypted file
                     assert cache["prefilled"] <= cache["prompt"] - cold + 96, cache
                 cold = cache["prompt"]
@@ -188,6 +189,7 @@ def encrypted_conversations_survive_restarts():
         with disk_server(directory, "--cache-key", keys[0]) as server:
             got, cache = chat(server, turns[:5])
             equal((got, cache["from"]), (turns[5], "disk"))
+            assert "records of the disk cache are not encrypted" in server.said(), server.said()
         os.chmod(keys[0], 0o640)
         refused = mote(directory, "serve", "--cache-disk", "64MB", "--cache-key", keys[0])
         assert refused.returncode == 2 and "chmod 600" in refused.stderr, refused

@@ -8,6 +8,7 @@
  */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
+#include "base/mem.h"
 #include "cli/load/cache_cipher.h"
 #include "cli/term/output.h"
 #include "disk_cache/answer_file.h"
@@ -443,6 +444,46 @@ static void cap_counts_all_keys(void **state)
     disk_index_fini(&x);
 }
 
+/* The n-th allocation fails, for every n: an error or a right answer, and the record stays. */
+static void no_memory_loses_nothing(void **state)
+{
+    (void)state;
+    const disk_head h = head_of(40, DISK_PAGE, 5000);
+    disk_head out;
+    mote_error err;
+    char path[NAME_BYTES];
+    disk_cache *c = cache_of(keys[0]);
+    path_of(path, keys[0], &h);
+    for (uint64_t n = 1, failed = 1; failed; n++) { /* of a write */
+        disk_head copy = h;
+        fill(&h, bytes);
+        mem_fail_at(n);
+        const mote_status status = disk_cache_put(c, &copy, 1, source, bytes, &err);
+        failed = mem_failed();
+        mem_fail_at(0);
+        assert_int_equal(count_files(false), status == MOTE_OK);
+        assert_true(failed || (n > 3 && disk_cache_has(c, h.key)));
+        if (failed && status == MOTE_OK) /* written, but not in the index of this object */
+            assert_true(!disk_cache_has(c, h.key) && unlink(path) == 0);
+    }
+    for (uint64_t n = 1, failed = 1; failed; n++) { /* of a read and of a check */
+        mem_fail_at(n);
+        const bool right = read_right(c, &h);
+        const bool intact = disk_cache_verify(c, h.key, &err) == MOTE_OK;
+        failed = mem_failed();
+        mem_fail_at(0);
+        assert_true((right && intact) == !failed);
+        assert_int_equal(count_files(false), 1);
+    }
+    assert_true(read_right(c, &h));
+    assert_int_equal(disk_cache_read_head(c, h.key, DISK_PAGE, &out, &err), MOTE_OK);
+    assert_true(disk_head_same(&out, &h));
+    disk_cache_close(c);
+    c = cache_of(keys[1]);
+    assert_int_equal(disk_cache_read_head(c, h.key, DISK_PAGE, &out, &err), MOTE_E_IO);
+    disk_cache_close(c);
+}
+
 /* ---- answers and texts ---- */
 
 static void count_answer(void *with, str record)
@@ -585,6 +626,7 @@ int main(void)
         cmocka_unit_test_teardown(keys_share_a_directory, empty_directory),
         cmocka_unit_test_teardown(unencrypted_records_are_not_used, empty_directory),
         cmocka_unit_test_teardown(cap_counts_all_keys, empty_directory),
+        cmocka_unit_test_teardown(no_memory_loses_nothing, empty_directory),
         cmocka_unit_test_teardown(answers_are_sealed, empty_directory),
         cmocka_unit_test_teardown(texts_are_sealed, empty_directory),
         cmocka_unit_test_teardown(key_files, empty_directory),

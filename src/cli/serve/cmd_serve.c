@@ -215,7 +215,13 @@ static void serve_open_disk_cache(char *directory, size_t room, server_options *
         msg_note("disk cache off: %s", err.text);
         return;
     }
+    disk_stats stats;
+    disk_cache_read_stats(cache, &stats);
     disk_cache_close(cache);
+    if (o->sched.disk_cipher != NULL && stats.plain > 0)
+        msg_note("%llu records of the disk cache are not encrypted: they were written without "
+                 "--cache-key (mote cache rm --all removes them)",
+                 (unsigned long long)stats.plain);
     o->sched.disk_directory = directory;
 }
 
