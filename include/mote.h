@@ -14,6 +14,7 @@
  *                  memory once per batch, not once per session.
  *   snapshot       a session as a file (mote_session_save, mote_session_load).
  *   mote_image     the output of the vision encoder for one image or two video frames.
+ *   mote_lora      a LoRA adapter: small matrices that change the weights for some sessions.
  *
  * A program opens a model, creates an engine and a session, appends the prompt with mote_step, and
  * then repeats: mote_sample picks the next token, mote_step appends it. examples/hello.c has the
@@ -28,7 +29,7 @@
  *   Ownership   Free an object with the function of its name; NULL is allowed there. Free sessions
  *               before their engine and engines before their model. Returned views must not be
  *               freed; each says how long it stays valid.
- *   Threads     Any number of threads may use a model and images at once. An engine and its
+ *   Threads     Any number of threads may use a model, images and adapters at once. An engine and its
  *               sessions belong to one thread at a time. Exception: mote_cancel.
  *   Text        UTF-8, passed as pointer and length. Never null-terminated on output.
  *
@@ -241,6 +242,50 @@ enum { MOTE_PIECE_BYTES = 4096 };
 MOTE_API size_t mote_text_next(const mote_model *model, mote_text_stream *stream, mote_token id,
                                char *text, size_t capacity);
 
+/* ---- adapters ---- */
+
+/* A LoRA adapter for one model: a fine-tune as two small matrices A and B for some of the weight
+ * matrices W, which become W + scale * alpha / rank * B A. Immutable; any number of engines of the
+ * model and of sessions may use it. mote does not train adapters. */
+typedef struct mote_lora mote_lora;
+
+/* Opens a GGUF adapter of llama.cpp's format, or a directory that PEFT has written. Checks every shape
+ * and copies the values, so the files are not needed afterwards. MOTE_E_MISMATCH: the adapter belongs
+ * to another model. MOTE_E_UNSUPPORTED: it changes something else than the matrices that docs/lora.md
+ * lists. */
+MOTE_API mote_status mote_lora_open(mote_lora **out, const mote_model *model, const char *path,
+                                    mote_error *err);
+/* No session may use it any more. Close it before its model. */
+MOTE_API void mote_lora_close(mote_lora *lora);
+
+typedef struct mote_lora_info {
+    char name[96];        /* general.name of a GGUF file, or the name of the directory */
+    uint32_t rank;        /* the largest of its matrices */
+    uint32_t matrices;    /* of the model that it changes */
+    uint64_t parameters;  /* values of all A and B */
+    uint64_t bytes;       /* memory */
+    uint64_t fingerprint; /* hash of its files; snapshots store it */
+} mote_lora_info;
+
+MOTE_API void mote_lora_describe(const mote_lora *lora, mote_lora_info *out);
+
+/* Merging: adds scale * alpha / rank * B A to rows first .. first + n - 1 of a weight matrix, given as
+ * [n][columns] floats. `matrix` is its name in a GGUF file. With n = 0 nothing is added. false: the
+ * adapter does not change this matrix. */
+MOTE_API bool mote_lora_merge(const mote_lora *lora, float scale, const char *matrix,
+                              uint64_t first, uint64_t n, float *rows);
+
+/* An adapter of a session. */
+typedef struct mote_lora_use {
+    const mote_lora *lora;
+    float scale; /* of its effect; 0 counts as 1 */
+} mote_lora_use;
+
+enum {
+    MOTE_MAX_LORAS = 8, /* adapters of one session */
+    MOTE_MAX_LORA_RANK = 4096
+};
+
 /* ---- engine ---- */
 
 typedef struct mote_engine mote_engine;
@@ -285,6 +330,8 @@ typedef struct mote_engine_options {
      * than the memory: an expert that is not there is read from disk when a token needs it, and
      * others make room. Does not change results. */
     uint64_t expert_memory;
+    uint32_t lora_rank; /* the largest sum of the ranks of a session's adapters, at most
+                         * MOTE_MAX_LORA_RANK; 0: sessions have no adapters */
 } mote_engine_options;
 
 /* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the
@@ -358,11 +405,15 @@ typedef struct mote_session_options {
     uint64_t context; /* most tokens the session can hold; 0: positions / sessions of the engine, or
                        * all positions with shared_positions; at most the trained context times
                        * YaRN */
+    /* [n_loras]: adapters, applied in this order; they stay for the life of the session. They are of
+     * the engine's model, and their ranks fit in lora_rank of the engine. The array is copied. */
+    const mote_lora_use *loras;
+    size_t n_loras;
 } mote_session_options;
 
 /* Creates an empty session. MOTE_E_MEMORY: all sessions are in use, or the context cannot be
  * reserved. MOTE_E_ARG: the context exceeds the trained one (mote_model_info.context) times the
- * YaRN factor. */
+ * YaRN factor, or an adapter does not fit the engine. */
 MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
                                       const mote_session_options *options, mote_error *err);
 MOTE_API void mote_session_free(mote_session *session);
@@ -376,6 +427,8 @@ MOTE_API mote_status mote_session_fork(mote_session **out, const mote_session *f
 
 MOTE_API uint64_t mote_session_length(const mote_session *session);
 MOTE_API uint64_t mote_session_context(const mote_session *session);
+/* The *n adapters of the session, valid as long as it; scales are filled in. */
+MOTE_API const mote_lora_use *mote_session_loras(const mote_session *session, size_t *n);
 /* All mote_session_length tokens. Valid until the next call on the session. */
 MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
 
@@ -402,8 +455,8 @@ MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, si
 MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
                                        mote_error *err);
 /* Creates a session from a snapshot; it continues with the same bits. The file is treated as
- * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor, `drafts` or
- * MOTE_NUMERICS. MOTE_E_MEMORY: as mote_session_new, or too few free positions with
+ * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor, `drafts`, adapters
+ * or MOTE_NUMERICS. The options must list the adapters that it was saved with. MOTE_E_MEMORY: as mote_session_new, or too few free positions with
  * shared_positions. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);

@@ -83,6 +83,9 @@ typedef struct mote_chat_options {
     bool official;
     /* A name of mote_chat_template_name(); NULL or "auto": the template of the model file. */
     const char *chat_template;
+    /* [n_loras]: adapters, as in mote_session_options. */
+    const mote_lora_use *loras;
+    size_t n_loras;
 } mote_chat_options;
 
 /*
@@ -182,10 +185,9 @@ MOTE_API mote_session *mote_chat_session(const mote_chat *chat);
 MOTE_API mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *err);
 
 /*
- * Loads a saved conversation. If `path`.state is missing, damaged or from another model, only the
- * messages are loaded and the next answer prefills them; *restored, if not NULL, says which. Only
- * `context`, `official` and `chat_template` of the options are used. MOTE_E_FORMAT: not a saved
- * conversation.
+ * Loads a saved conversation. If `path`.state is missing, damaged, from another model or with other
+ * adapters, only the messages are loaded and the next answer prefills them; *restored, if not NULL,
+ * says which. The system text of the options is not used. MOTE_E_FORMAT: not a saved conversation.
  */
 MOTE_API mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *path,
                                     const mote_chat_options *options, bool *restored,

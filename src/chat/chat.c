@@ -195,7 +195,7 @@ mote_status mote_chat_new(mote_chat **out, mote_engine *engine, const mote_chat_
         return err_set(err, MOTE_E_ARG, "mote_chat_new: engine is NULL");
     mote_chat *chat;
     TRY(chat_open(&chat, engine, options, err));
-    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    const mote_session_options session = chat_session_options(options);
     mote_status status = mote_session_new(&chat->session, engine, &session, err);
     if (status == MOTE_OK && options != NULL)
         status = mote_chat_set_system(chat, options->system, options->system_bytes, err);

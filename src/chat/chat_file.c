@@ -224,7 +224,7 @@ mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *pat
     FPMODE_SCOPE;
     char state[PATH_ROOM];
     mote_chat *chat;
-    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    const mote_session_options session = chat_session_options(options);
     *out = NULL;
     TRY(chat_state_path(state, path, err));
     TRY(chat_open(&chat, engine, options, err));

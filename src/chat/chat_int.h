@@ -65,6 +65,15 @@ void chat_put_string(strbuf *out, str text);
 /* Writes the system text and all messages as a JSON array. `with_tokens`: with known tokens. */
 void chat_put_messages(strbuf *out, const mote_chat *chat, bool with_tokens);
 
+/* Options of the session of a chat; `options` may be NULL. */
+static inline mote_session_options chat_session_options(const mote_chat_options *options)
+{
+    if (options == NULL)
+        return (mote_session_options){0};
+    return (mote_session_options){
+        .context = options->context, .loras = options->loras, .n_loras = options->n_loras};
+}
+
 /* Makes a chat without a session. */
 mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_options *options,
                       mote_error *err);

@@ -10,7 +10,7 @@
 #ifndef MOTE_CONVERT_CHECKPOINT_H
 #define MOTE_CONVERT_CHECKPOINT_H
 
-#include "convert/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "json/json.h"
 
 enum { CHECKPOINT_PATH_BYTES = 1024, CHECKPOINT_MAX_FILES = 512 };

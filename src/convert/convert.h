@@ -19,6 +19,9 @@ typedef struct convert_options {
     const char *mtp;    /* of a GGUF source: a file with the MTP block; NULL: none */
     const char *name;   /* general.name; NULL: from the model card or the directory */
     bool no_vision, no_mtp;
+    /* of a GGUF source: [n_loras], merged into the matrices. Opened for a model of that file. */
+    const mote_lora_use *loras;
+    size_t n_loras;
     plan_dtype dtype;
     stream_progress_fn *progress; /* may be NULL */
     /* A tensor that is not in the output; `why` is a phrase. May be NULL. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * convert_gguf.c - GGUF files to one GGUF file: joins the parts of a split model, adds the MTP block
- * of a file of its own, and leaves out tensors that are no part of the text model.
+ * of a file of its own, leaves out tensors that are no part of the text model, and merges adapters.
  */
 #include "convert/convert.h"
 
 #include "base/mem.h"
 #include "gguf/gguf_files.h"
+#include "quant/half.h"
 
 #include <stdio.h>
 
@@ -18,6 +19,8 @@ typedef struct gguf_copy {
     uint32_t blocks, mtp_blocks; /* of the output; with MTP */
     gguf_writer *writer;
     char name[GGUF_MAX_KEY + 1]; /* for stream_tensor */
+    float *wide;                 /* rows of a tensor that adapters change */
+    size_t wide_bytes;
 } gguf_copy;
 
 /* ---- which tensors ---- */
@@ -177,17 +180,93 @@ static void copy_describe(void *ctx, uint32_t i, stream_tensor *out)
     *out = (stream_tensor){.name = c->name, .rows = rows, .row_bytes = t->bytes / rows};
 }
 
+/* Does an adapter change the tensor? Checks that it can be merged. */
+static mote_status merge_check(const gguf_copy *c, const gguf_tensor *t, bool *merged,
+                               mote_error *err)
+{
+    char name[GGUF_MAX_KEY + 1];
+    *merged = false;
+    snprintf(name, sizeof name, "%.*s", STR_ARG(t->name));
+    const char *asked = strcmp(name, "token_embd.weight") == 0 ? "output.weight" : name;
+    for (size_t i = 0; i < c->options->n_loras; i++)
+        *merged |= mote_lora_merge(c->options->loras[i].lora, 1, asked, 0, 0, NULL);
+    if (*merged && asked != name) {
+        *merged = false;
+        if (!copy_has(c->files.gguf, str_of(asked)))
+            return err_set(err, MOTE_E_UNSUPPORTED,
+                           "the adapter changes the output head, which this model shares with its "
+                           "token embedding: it cannot be merged; use it with --lora");
+    }
+    const quant_format f = t->format != NULL ? t->format->format : QUANT_N_FORMATS;
+    if (*merged && f != QUANT_F32 && f != QUANT_F16 && f != QUANT_BF16)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' has format %s; merge into a BF16, F16 or F32 file, then run "
+                       "mote quantize",
+                       name, t->format != NULL ? t->format->name : "unknown");
+    return MOTE_OK;
+}
+
+static mote_status merge_reserve(gguf_copy *c, size_t bytes, mote_error *err)
+{
+    if (bytes > c->wide_bytes) {
+        mem_free(c->wide);
+        c->wide = mem_new(bytes, 1);
+        c->wide_bytes = c->wide != NULL ? bytes : 0;
+    }
+    return c->wide_bytes >= bytes
+               ? MOTE_OK
+               : err_set(err, MOTE_E_MEMORY, "out of memory: buffer of %zu bytes", bytes);
+}
+
+/* Rows of W + s B A, rounded once to the format of the tensor. */
+static mote_status merge_fill(gguf_copy *c, const gguf_tensor *t, uint64_t first, uint64_t n,
+                              uint64_t row_bytes, void *out, mote_error *err)
+{
+    const size_t values = (size_t)(n * t->dims[0]);
+    uint16_t *halves = out;
+    TRY(merge_reserve(c, values * sizeof *c->wide, err));
+    t->format->decode(t->data + first * row_bytes, values, c->wide);
+    for (size_t i = 0; i < c->options->n_loras; i++)
+        mote_lora_merge(c->options->loras[i].lora, c->options->loras[i].scale, c->name, first, n,
+                        c->wide);
+    if (t->format->format == QUANT_F32)
+        memcpy(out, c->wide, values * sizeof *c->wide);
+    else
+        for (size_t i = 0; i < values; i++)
+            halves[i] = t->format->format == QUANT_BF16 ? half_f32_to_bf16(c->wide[i])
+                                                        : half_f32_to_f16(c->wide[i]);
+    return MOTE_OK;
+}
+
 static mote_status copy_fill(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *out,
                              mote_error *err)
 {
     gguf_copy *c = ctx;
     stream_tensor t;
+    bool merged;
     copy_describe(c, i, &t);
-    memcpy(out, c->tensors[i]->data + first * t.row_bytes, (size_t)(n * t.row_bytes));
+    TRY(merge_check(c, c->tensors[i], &merged, err));
+    if (merged)
+        TRY(merge_fill(c, c->tensors[i], first, n, t.row_bytes, out, err));
+    else
+        memcpy(out, c->tensors[i]->data + first * t.row_bytes, (size_t)(n * t.row_bytes));
     gguf_files_drop_pages(&c->files);
     gguf_files_drop_pages(&c->mtp);
     TRY(gguf_files_check(&c->files, err));
     return c->mtp.gguf != NULL ? gguf_files_check(&c->mtp, err) : MOTE_OK;
+}
+
+/* A partial file of other adapters is not continued. */
+static void merge_put_sources(const gguf_copy *c, strbuf *out)
+{
+    for (size_t i = 0; i < c->options->n_loras; i++) {
+        mote_lora_info info;
+        char line[64];
+        mote_lora_describe(c->options->loras[i].lora, &info);
+        snprintf(line, sizeof line, "lora %016llx %a\n", (unsigned long long)info.fingerprint,
+                 (double)c->options->loras[i].scale);
+        strbuf_text(out, line);
+    }
 }
 
 static mote_status copy_write(gguf_copy *c, mote_error *err)
@@ -198,6 +277,7 @@ static mote_status copy_write(gguf_copy *c, mote_error *err)
     TRY(gguf_files_check_output(&c->mtp, c->options->out, err));
     gguf_files_put_sources(&c->files, &sources);
     gguf_files_put_sources(&c->mtp, &sources);
+    merge_put_sources(c, &sources);
     mote_status status = strbuf_check(&sources, err);
     if (status == MOTE_OK)
         status = gguf_writer_begin(c->writer, c->options->out, strbuf_view(&sources), &done, err);
@@ -218,6 +298,10 @@ static mote_status copy_run(gguf_copy *c, const char *path, mote_error *err)
     TRY(gguf_writer_new(&c->writer, err));
     copy_metadata(c);
     TRY(copy_choose(c, err));
+    for (uint32_t i = 0; i < c->n; i++) { /* before anything is written */
+        bool merged;
+        TRY(merge_check(c, c->tensors[i], &merged, err));
+    }
     TRY(copy_write(c, err));
     if (c->options->written != NULL)
         c->options->written(c->options->ctx, c->options->out, c->n,
@@ -236,6 +320,7 @@ mote_status convert_gguf(const char *path, const convert_options *o, mote_error 
     gguf_files_close(&c->files);
     gguf_files_close(&c->mtp);
     mem_free(c->tensors);
+    mem_free(c->wide);
     mem_free(c);
     return status;
 }

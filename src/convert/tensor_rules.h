@@ -9,7 +9,7 @@
 #define MOTE_CONVERT_TENSOR_RULES_H
 
 #include "convert/model_config.h"
-#include "convert/safetensors.h"
+#include "safetensors/safetensors.h"
 
 typedef enum tensor_group {
     GROUP_TEXT,      /* once in the model */

@@ -78,7 +78,10 @@ static mote_status restore_start(disk_restore *r, const disk_scope *scope, mote_
                             .images = (const struct mote_image *const *)prefix->images,
                             .n_images = prefix->n_images};
     TRY(mote_session_prepare(&r->session, engine,
-                             &(mote_session_options){.context = prefix->context}, &work, err));
+                             &(mote_session_options){.context = prefix->context,
+                                                     .loras = prefix->loras,
+                                                     .n_loras = prefix->n_loras},
+                             &work, err));
     TRY(disk_session_restore_parts(&r->parts, r->cache, scope, r->session, prefix->tokens,
                                    prefix->n, err));
     restore_add_end(r, scope);

@@ -21,6 +21,8 @@ typedef struct disk_prefix {
     size_t n_images;
     uint64_t context; /* of the new session */
     bool with_end;    /* all n tokens, with logits, if the disk has the end of this prompt */
+    const mote_lora_use *loras;
+    size_t n_loras;
 } disk_prefix;
 
 /* Prepares a session and starts the threads. `done`, if not NULL, is called on the last thread when

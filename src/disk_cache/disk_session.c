@@ -14,6 +14,19 @@ enum { PAGE = MOTE_PAGE_POSITIONS, CHUNK = MOTE_STATE_POSITIONS, MAX_STATES = 64
 _Static_assert((int)PAGE == 2 * (int)CHUNK && (int)PAGE < (int)DISK_TOKENS,
                "a half page ends at a state");
 
+uint64_t disk_adapters(const mote_lora_use *loras, size_t n)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++) {
+        mote_lora_info info;
+        mote_lora_describe(loras[i].lora, &info);
+        const float scale = loras[i].scale == 0 ? 1 : loras[i].scale;
+        hash = XXH3_64bits_withSeed(&info.fingerprint, sizeof info.fingerprint, hash);
+        hash = XXH3_64bits_withSeed(&scale, sizeof scale, hash);
+    }
+    return hash;
+}
+
 void disk_scope_init(disk_scope *scope, const mote_engine *engine, bool drafts, uint64_t ns,
                      uint64_t adapter)
 {

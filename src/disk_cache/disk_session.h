@@ -22,7 +22,9 @@ typedef struct disk_scope {
     char label[DISK_LABEL];
 } disk_scope;
 
-/* `drafts`: of the engine's options. `adapter` identifies the adapter of the request; 0: none. */
+/* Identifies adapters by contents and scale, in order; 0: none. */
+uint64_t disk_adapters(const mote_lora_use *loras, size_t n);
+/* `drafts`: of the engine's options. `adapter`: of disk_adapters. */
 void disk_scope_init(disk_scope *scope, const mote_engine *engine, bool drafts, uint64_t ns,
                      uint64_t adapter);
 

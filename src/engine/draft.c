@@ -241,7 +241,8 @@ static draft_row chain_first_row(mote_engine *e, const draft_chain *c)
                        .hidden = hidden,
                        .angles = hidden + e->model->hp.n_embd,
                        .pos = s->length - 1,
-                       .pages = s->pages};
+                       .pages = s->pages,
+                       .lora = &s->lora};
 }
 
 /* The row after row c->row - 1. `hidden` is the output of the latter. */
@@ -253,7 +254,8 @@ static draft_row chain_next_row(const draft_chain *c, mote_token token, const fl
                        .hidden = hidden,
                        .rope_pos = (uint64_t)((int64_t)pos + image_spans_end_offset(s)),
                        .pos = pos,
-                       .pages = s->pages};
+                       .pages = s->pages,
+                       .lora = &s->lora};
 }
 
 static bool chain_needs_head(const draft_chain *c)
@@ -278,7 +280,9 @@ static void chains_compute_head(mote_engine *e, const nn_acts *y, size_t n)
     nn_matrix common = *head;
     common.rows = d->n_common;
     const nn_product product = {&common, d->logits, logits_stride(d)};
-    nn_linear(run, y, n, &product, 1);
+    nn_acts plain = *y; /* an adapter of the output head is left out: a draft is only a guess */
+    plain.lora = NULL;
+    nn_linear(run, &plain, n, &product, 1);
     for (size_t i = 0; i < n; i++) {
         const draft_chain *c = &d->chains[i];
         float *full = c->item->logits;

@@ -52,6 +52,7 @@ static mote_status options_resolve(const mote_engine_options *given, mote_engine
         {"kept_states", o->kept_states, MAX_KEPT},
         {"batch", o->batch, MAX_BATCH},
         {"logits_rows", o->logits_rows, MAX_LOGITS_ROWS},
+        {"lora_rank", o->lora_rank, MOTE_MAX_LORA_RANK},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value > limits[i].max)
@@ -96,7 +97,7 @@ static void engine_take_scratch(mote_engine *e, arena *a)
     const mote_engine_options *o = &e->options;
     const hparams *hp = &e->model->hp;
     forward_scratch_take(&e->forward.s, a, hp, &e->model->w, o->batch, o->sessions, o->positions,
-                         o->drafts);
+                         o->drafts, o->lora_rank);
     const bool limited = o->expert_memory < e->model->w.expert_bytes;
     expert_pages_take(&e->experts, a, hp, limited ? o->expert_memory : 0);
     e->forward.nn.worker_bytes = nn_worker_bytes(e->model->w.kinds);

@@ -29,6 +29,7 @@
 #include "engine/block_pool.h"
 #include "gguf/gguf_files.h"
 #include "model/forward.h"
+#include "model/lora.h"
 #include "model/vision_encoder.h"
 #include "tok/tok.h"
 
@@ -56,6 +57,13 @@ struct mote_image {
     float *features; /* [n][n_embd] */
     mote_token *ids; /* [n], all below 0 */
     uint64_t bytes;
+};
+
+struct mote_lora {
+    const mote_model *model;
+    lora values;
+    uint64_t fingerprint;
+    char name[96];
 };
 
 enum { STATE_ZERO = 0 };
@@ -128,7 +136,9 @@ struct mote_session {
     uint32_t n_kept;
     image_span *spans; /* [SESSION_SPANS], ascending; NULL without a vision encoder */
     uint32_t n_spans;
-    uint64_t logits_step; /* engine step that computed its logits; 0: none */
+    nn_lora_set lora;                    /* its adapters, for the passes */
+    mote_lora_use loras[MOTE_MAX_LORAS]; /* [lora.n]: the same as given */
+    uint64_t logits_step;                /* engine step that computed its logits; 0: none */
     size_t logits_row, n_logits;
     uint64_t hidden_step; /* engine step that computed its hidden row; 0: none */
     bool copies_page;     /* scratch of session_count_pages: its partial page is shared */
@@ -182,8 +192,18 @@ static inline size_t pages_of(uint64_t positions)
 
 /* The context of a session created with context 0. */
 uint64_t session_default_context(const mote_engine *e);
-/* Takes a free slot and reserves its pages: the common part of new, fork and load. */
-mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err);
+/* Takes a free slot and reserves its pages: the common part of new, fork and load. `options` gives
+ * the adapters and may be NULL. */
+mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context,
+                          const mote_session_options *options, mote_error *err);
+
+/* ---- adapters (adapter.c) ---- */
+
+/* Checks the adapters of the options; NULL: none. */
+mote_status adapters_check(const mote_engine *e, const mote_session_options *options,
+                           mote_error *err);
+/* Gives the adapters to a new session. */
+void adapters_set(mote_session *s, const mote_session_options *options);
 /*
  * Counts the KV pages that session_add_pages(s, end) will take. If k sessions of a step share a
  * partial page with r holders in total, min(k, r - 1) of them copy it: the last holder writes in

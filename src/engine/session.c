@@ -54,7 +54,8 @@ static bool session_map_tables(mote_session *s)
     return true;
 }
 
-mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err)
+mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context,
+                          const mote_session_options *options, mote_error *err)
 {
     if (context == 0)
         context = session_default_context(e);
@@ -64,6 +65,7 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
             "context of %llu tokens exceeds the %llu that the model is trained for; lower "
             "it, or extend the model with YaRN (yarn, --yarn) of at most 4",
             (unsigned long long)context, (unsigned long long)session_max_context(e));
+    TRY(adapters_check(e, options, err));
     mote_session *s = engine_find_slot(e);
     if (s == NULL)
         return err_set(
@@ -94,6 +96,7 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
     s->tail = blocks_take(&e->tails);
     s->state = STATE_ZERO;
     blocks_share(&e->states, STATE_ZERO);
+    adapters_set(s, options);
     e->reserved += session_reserved_pages(s);
     *out = s;
     return MOTE_OK;
@@ -107,7 +110,7 @@ mote_status mote_session_new(mote_session **out, mote_engine *engine,
     *out = NULL;
     if (engine == NULL)
         return err_set(err, MOTE_E_ARG, "mote_session_new: engine must not be NULL");
-    return session_claim(out, engine, options != NULL ? options->context : 0, err);
+    return session_claim(out, engine, options != NULL ? options->context : 0, options, err);
 }
 
 /* ---- kept states ---- */
@@ -317,7 +320,8 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
         return err_set(err, MOTE_E_ARG, "mote_session_fork: from must not be NULL");
     mote_engine *e = from->engine;
     mote_session *s;
-    TRY(session_claim(&s, e, from->context, err));
+    const mote_session_options same = {.loras = from->loras, .n_loras = from->lora.n};
+    TRY(session_claim(&s, e, from->context, &same, err));
     s->length = from->length;
     s->draft_done = from->draft_done;
     memcpy(s->tokens, from->tokens, (size_t)from->length * sizeof *s->tokens);
@@ -445,6 +449,12 @@ uint64_t mote_session_length(const mote_session *s)
 uint64_t mote_session_context(const mote_session *s)
 {
     return s->context;
+}
+
+const mote_lora_use *mote_session_loras(const mote_session *s, size_t *n)
+{
+    *n = s->lora.n;
+    return s->loras;
 }
 
 const mote_token *mote_session_tokens(const mote_session *s)

@@ -121,7 +121,7 @@ mote_status mote_session_prepare(mote_session **out, mote_engine *engine,
         return err_set(err, MOTE_E_ARG, "mote_session_prepare: engine and prefix must not be NULL");
     TRY(prefix_check(engine, prefix, err));
     mote_session *s;
-    TRY(session_claim(&s, engine, options != NULL ? options->context : 0, err));
+    TRY(session_claim(&s, engine, options != NULL ? options->context : 0, options, err));
     mote_status status = MOTE_OK;
     if (prefix->n > s->context)
         status =

@@ -5,6 +5,7 @@
  * Little-endian, no padding between parts:
  *
  *   header   snapshot_header, 64 bytes
+ *   adapters with SNAPSHOT_ADAPTERS in the format: their number, u64; then a snapshot_adapter each
  *   tokens   [length] i32
  *   images   formats 2 and 4: their number, u64; then for each image its first position, u64, and
  *            its rows and columns of tokens, u32 each
@@ -29,11 +30,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <stdio.h>
 #include <string.h>
 
 /* Engines with drafts write format 4. The others write sessions without images in format 1, which
  * every version of mote reads. */
-enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2, SNAPSHOT_DRAFTS = 4 };
+enum {
+    SNAPSHOT_TEXT = 1,
+    SNAPSHOT_IMAGES = 2,
+    SNAPSHOT_DRAFTS = 4,
+    SNAPSHOT_ADAPTERS = 16 /* added to a format: the session has adapters */
+};
 static const char snapshot_magic[8] = {'M', 'O', 'T', 'E', 'S', 'N', 'A', 'P'};
 
 typedef struct snapshot_header {
@@ -49,6 +56,27 @@ typedef struct snapshot_header {
     uint64_t state_bytes;
 } snapshot_header;
 _Static_assert(sizeof(snapshot_header) == 64, "written as it is in memory");
+
+typedef struct snapshot_adapter {
+    uint64_t fingerprint;
+    float scale;
+    uint32_t zero;
+    char name[48]; /* for messages */
+} snapshot_adapter;
+_Static_assert(sizeof(snapshot_adapter) == 64, "written as it is in memory");
+
+/* The format without SNAPSHOT_ADAPTERS. */
+static uint32_t snapshot_kind(const snapshot_header *h)
+{
+    return h->version & ~(uint32_t)SNAPSHOT_ADAPTERS;
+}
+
+static snapshot_adapter adapter_entry(const mote_lora_use *use)
+{
+    snapshot_adapter a = {.fingerprint = use->lora->fingerprint, .scale = use->scale};
+    snprintf(a.name, sizeof a.name, "%.47s", use->lora->name);
+    return a;
+}
 
 /* Of the weights that a session depends on, with drafts or without. */
 static uint64_t snapshot_fingerprint(const mote_model *m, bool drafts)
@@ -120,13 +148,27 @@ static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, m
 
 _Static_assert(sizeof(image_span) == 16, "written as it is in memory");
 
+static mote_status writer_put_adapters(snapshot_writer *w, const mote_session *s, mote_error *err)
+{
+    const uint64_t n = s->lora.n;
+    if (n == 0)
+        return MOTE_OK;
+    TRY(writer_put(w, &n, sizeof n, err));
+    for (uint64_t i = 0; i < n; i++) {
+        const snapshot_adapter a = adapter_entry(&s->loras[i]);
+        TRY(writer_put(w, &a, sizeof a, err));
+    }
+    return MOTE_OK;
+}
+
 static mote_status writer_put_session(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     const mote_engine *e = s->engine;
+    const uint32_t kind = e->options.drafts ? SNAPSHOT_DRAFTS
+                          : s->n_spans > 0  ? SNAPSHOT_IMAGES
+                                            : SNAPSHOT_TEXT;
     snapshot_header header = {
-        .version = e->options.drafts ? SNAPSHOT_DRAFTS
-                   : s->n_spans > 0  ? SNAPSHOT_IMAGES
-                                     : SNAPSHOT_TEXT,
+        .version = kind + (s->lora.n > 0 ? (uint32_t)SNAPSHOT_ADAPTERS : 0),
         .numerics = MOTE_NUMERICS,
         .fingerprint = snapshot_fingerprint(e->model, e->options.drafts),
         .length = s->length,
@@ -138,9 +180,10 @@ static mote_status writer_put_session(snapshot_writer *w, const mote_session *s,
     };
     memcpy(header.magic, snapshot_magic, sizeof snapshot_magic);
     TRY(writer_put(w, &header, sizeof header, err));
+    TRY(writer_put_adapters(w, s, err));
     TRY(writer_put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
     const uint64_t n_spans = s->n_spans;
-    if (header.version != SNAPSHOT_TEXT) {
+    if (kind != SNAPSHOT_TEXT) {
         TRY(writer_put(w, &n_spans, sizeof n_spans, err));
         TRY(writer_put(w, s->spans, s->n_spans * sizeof *s->spans, err));
     }
@@ -183,15 +226,15 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
 {
     if (memcmp(h->magic, snapshot_magic, sizeof snapshot_magic) != 0)
         return err_set(err, MOTE_E_FORMAT, "not a mote snapshot");
-    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_IMAGES ||
-                       h->version == SNAPSHOT_DRAFTS;
+    const uint32_t kind = snapshot_kind(h);
+    const bool known = kind == SNAPSHOT_TEXT || kind == SNAPSHOT_IMAGES || kind == SNAPSHOT_DRAFTS;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
                        h->version, h->numerics, SNAPSHOT_DRAFTS, MOTE_NUMERICS);
-    if (h->fingerprint != snapshot_fingerprint(e->model, h->version == SNAPSHOT_DRAFTS))
+    if (h->fingerprint != snapshot_fingerprint(e->model, kind == SNAPSHOT_DRAFTS))
         return err_set(err, MOTE_E_MISMATCH, "snapshot belongs to another model file");
-    if ((h->version == SNAPSHOT_DRAFTS) != e->options.drafts)
+    if ((kind == SNAPSHOT_DRAFTS) != e->options.drafts)
         return err_set(err, MOTE_E_MISMATCH,
                        "snapshot was saved with drafts %s, the engine has them %s (`drafts` in "
                        "mote_engine_options)",
@@ -208,6 +251,45 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
         return err_set(err, MOTE_E_FORMAT,
                        "invalid snapshot: convolution inputs start at %llu, length %llu",
                        (unsigned long long)h->ring_from, (unsigned long long)h->length);
+    return MOTE_OK;
+}
+
+/* Adapter i of the file must be adapter i of the session. */
+static mote_status reader_take_adapter(cursor *c, const mote_session *s, uint64_t i,
+                                       mote_error *err)
+{
+    snapshot_adapter stored;
+    if (!cursor_copy(c, &stored, sizeof stored))
+        return snapshot_truncated(err);
+    stored.name[sizeof stored.name - 1] = '\0';
+    for (char *at = stored.name; *at != '\0'; at++)
+        *at = *at >= ' ' && *at < 0x7F ? *at : '?';
+    if (i < s->lora.n && stored.fingerprint == s->loras[i].lora->fingerprint &&
+        memcmp(&stored.scale, &s->loras[i].scale, sizeof stored.scale) == 0)
+        return MOTE_OK;
+    return err_set(err, MOTE_E_MISMATCH,
+                   "snapshot was saved with the adapter '%s' and scale %g; load it with the same "
+                   "adapters in mote_session_options",
+                   stored.name, (double)stored.scale);
+}
+
+static mote_status reader_take_adapters(cursor *c, const mote_session *s, const snapshot_header *h,
+                                        mote_error *err)
+{
+    uint64_t n = 0;
+    if (h->version != snapshot_kind(h)) {
+        if (!cursor_copy(c, &n, sizeof n))
+            return snapshot_truncated(err);
+        if (n == 0 || n > MOTE_MAX_LORAS)
+            return err_set(err, MOTE_E_FORMAT, "invalid snapshot: %llu adapters",
+                           (unsigned long long)n);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        TRY(reader_take_adapter(c, s, i, err));
+    if (n != s->lora.n)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "snapshot was saved with %llu adapters, mote_session_options have %u",
+                       (unsigned long long)n, s->lora.n);
     return MOTE_OK;
 }
 
@@ -243,11 +325,11 @@ static mote_status reader_take_spans(mote_session *s, cursor *c, const snapshot_
                                      mote_error *err)
 {
     uint64_t n, end = 0;
-    if (h->version == SNAPSHOT_TEXT)
+    if (snapshot_kind(h) == SNAPSHOT_TEXT)
         return MOTE_OK;
     if (!cursor_copy(c, &n, sizeof n))
         return snapshot_truncated(err);
-    if (n == 0 && h->version == SNAPSHOT_DRAFTS)
+    if (n == 0 && snapshot_kind(h) == SNAPSHOT_DRAFTS)
         return MOTE_OK;
     if (n > 0 && !s->engine->model->has_vision)
         return err_set(err, MOTE_E_MISMATCH,
@@ -280,6 +362,7 @@ static mote_status reader_take_session(mote_session *s, cursor *c, const snapsho
                                        mote_error *err)
 {
     mote_engine *e = s->engine;
+    TRY(reader_take_adapters(c, s, h, err));
     TRY(reader_take_tokens(s, c, h, err));
     if (pages_of(h->length) > e->pages.n_free)
         return err_set(err, MOTE_E_MEMORY,
@@ -323,7 +406,7 @@ mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned cha
                        "the snapshot has %llu tokens, more than the context of %llu",
                        (unsigned long long)h.length, (unsigned long long)context);
     mote_session *s;
-    TRY(session_claim(&s, e, context, err));
+    TRY(session_claim(&s, e, context, options, err));
     mote_status status = reader_take_session(s, &c, &h, err);
     if (status != MOTE_OK) {
         mote_session_free(s);

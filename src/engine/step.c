@@ -180,6 +180,7 @@ static void pass_add_segment(mote_engine *e, step_run *r, size_t item, size_t fr
         .images = images,
         .n_images = n_images,
         .rope_offset = rope_offset,
+        .lora = &s->lora,
         .n_logits = w->want == MOTE_LOGITS_ALL            ? n
                     : w->want == MOTE_LOGITS_LAST && ends ? 1
                                                           : 0,

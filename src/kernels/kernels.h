@@ -84,6 +84,22 @@ typedef void kern_conv_fn(const float *const x[4], const float *w, size_t w_stri
 /* Rotates pairs (i, i + n) of x, i < n: x1*c - x2*s, x2*c + x1*s, products rounded first. */
 typedef void kern_rope_fn(float *x, const float *cos, const float *sin, size_t n);
 
+/* ---- LoRA: y[t][r] = y[t][r] + sum_j b[j][r] * x[t][j] ---- */
+
+/* Adds a product of low rank to finished products. Each y is a chain over j that starts from its
+ * value. */
+typedef struct kern_low_rank_args {
+    const float *b; /* [rank] rows of n values, b_stride apart */
+    size_t b_stride;
+    size_t rank;
+    const float *x; /* [tokens] rows of rank values, x_stride apart */
+    size_t x_stride;
+    float *y; /* [tokens] rows of n values, y_stride apart */
+    size_t y_stride;
+    size_t tokens, n;
+} kern_low_rank_args;
+typedef void kern_low_rank_fn(const kern_low_rank_args *a);
+
 /* ---- Gated DeltaNet, one value head (docs/numerics.md section 6) ---- */
 
 /* Rows t0 .. t1-1 of a chunk. Strides are in floats between rows. */

@@ -129,7 +129,7 @@ static void keep_join_task(void *ctx, uint32_t task, uint32_t worker)
 /* Places the rows of the block: one position before those of the pass. Returns their number. */
 static size_t keep_place_segments(const pass *p, size_t *n_segments)
 {
-    size_t row = 0;
+    size_t row = 0, spans = 0;
     *n_segments = 0;
     for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
         const size_t skip = segment_skips(seg), n = seg->n > skip ? seg->n - skip : 0;
@@ -137,6 +137,7 @@ static size_t keep_place_segments(const pass *p, size_t *n_segments)
             continue;
         p->s->attention[(*n_segments)++] =
             (attn_segment){.row = row, .n = n, .pos = seg->pos - 1 + skip, .pages = seg->pages};
+        spans = nn_lora_add(&p->s->lora, spans, row, n, seg->lora);
         row += n;
     }
     return row;
@@ -241,9 +242,12 @@ nn_acts forward_draft(const forward *f, const draft_row *rows, size_t n)
     pass p = {.f = f, .s = &f->s, .n_placed = n, .n_rows = n};
     draft_run run = {.f = f, .rows = rows, .n = n, .join = join_acts(f)};
     pool_run(f->nn.pool, draft_join_task, &run, join_tasks(n));
-    for (size_t i = 0; i < n; i++)
+    size_t spans = 0;
+    for (size_t i = 0; i < n; i++) {
         f->s.attention[i] =
             (attn_segment){.row = i, .n = 1, .pos = rows[i].pos, .pages = rows[i].pages};
+        spans = nn_lora_add(&f->s.lora, spans, i, 1, rows[i].lora);
+    }
     const nn_product u = {&d->join, f->s.x, f->hp->n_embd};
     nn_linear(&f->nn, &run.join, n, &u, 1);
     attention_mixer(&p, &d->block, f->layout.draft_layer);

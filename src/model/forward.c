@@ -50,7 +50,8 @@ static size_t mixer_floats(const hparams *hp)
 }
 
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, const weights *w,
-                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts)
+                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts,
+                          uint32_t lora_rank)
 {
     const nn_kinds kinds = w->kinds;
     /* With drafts mid also holds the joined rows, two embeddings each. */
@@ -73,6 +74,10 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, const
         const expert_shape experts = hparams_experts(hp);
         experts_routes_take(&s->routes, a, &experts, batch);
         experts_slots_take(&s->slots, a, &experts, w->expert_kinds, batch);
+    }
+    if (lora_rank > 0) {
+        nn_lora_take(&s->lora, a, batch, sessions, lora_rank);
+        s->in.lora = s->mid.lora = &s->lora;
     }
 }
 
@@ -310,6 +315,17 @@ static void pass_write_hidden(const pass *p, const float *rows)
     }
 }
 
+/* Which adapters each row has: of the pass, or of its logits. */
+static void pass_place_adapters(const pass *p, bool logits)
+{
+    size_t row = 0, spans = 0;
+    for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
+        const size_t n = logits ? seg->n_logits : seg->n;
+        spans = nn_lora_add(&p->s->lora, spans, row, n, seg->lora);
+        row += n;
+    }
+}
+
 /* Final RMSNorm of the requested rows, and the output head for those that become logits. */
 static void pass_output(pass *p)
 {
@@ -324,6 +340,7 @@ static void pass_output(pass *p)
     pass_tap(p, "final_norm", -1, in.x);
     pass_write_hidden(p, in.x + n_logits * p->f->hp->n_embd);
     nn_product out = {&w->head, p->logits, p->f->hp->n_vocab};
+    pass_place_adapters(p, true);
     if (n_logits > 0)
         nn_linear(&p->f->nn, &in, n_logits, &out, 1);
 }
@@ -344,6 +361,7 @@ static void pass_place_segments(pass *p)
     }
     p->n_placed = placed;
     p->n_rows = row;
+    pass_place_adapters(p, false);
 }
 
 static void rows_move(float *rows, size_t cols, size_t to, size_t from, size_t n)

@@ -37,11 +37,12 @@ typedef struct pass_segment {
     unsigned char *const *pages; /* up to position pos + n - 1 */
     const pass_image *images;    /* [n_images], ascending */
     size_t n_images;
-    int64_t rope_offset; /* of the tokens before the first image */
-    size_t n_logits;     /* compute logits of the last n_logits tokens */
-    float *hidden;       /* [n_embd]: output, the last token's row after the final norm; NULL: off.
+    int64_t rope_offset;     /* of the tokens before the first image */
+    const nn_lora_set *lora; /* adapters of the session; NULL: none */
+    size_t n_logits;         /* compute logits of the last n_logits tokens */
+    float *hidden; /* [n_embd]: output, the last token's row after the final norm; NULL: off.
                           * Excludes n_logits */
-    double *sum;  /* [n_embd]: the rows of all tokens after the final norm are added in order;
+    double *sum;   /* [n_embd]: the rows of all tokens after the final norm are added in order;
                    * NULL: off. Excludes n_logits and hidden */
     bool aborted; /* set by the hook: the segment is removed and its memory not used again */
     bool defers; /* with drafts, n = 1: forward_keep_rows computes its row of the MTP block later */
@@ -67,6 +68,7 @@ typedef struct forward_scratch {
     attn_segment *attention; /* [sessions] */
     expert_routes routes;    /* with experts */
     expert_slots slots;      /* with experts; gate and up are in `wide` */
+    nn_lora_rows lora;       /* adapters of the rows; in.lora and mid.lora point to it */
 } forward_scratch;
 
 typedef struct forward {
@@ -88,7 +90,8 @@ typedef struct forward {
 /* Allocates the scratch of passes of `batch` rows from the arena (or counts it). `drafts`: for
  * passes of the MTP block too. */
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, const weights *w,
-                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts);
+                          uint32_t batch, uint32_t sessions, uint64_t positions, bool drafts,
+                          uint32_t lora_rank);
 
 /* Runs the segments, at most f->batch rows together. Writes the requested logits of all segments in
  * order, [sum of n_logits][n_vocab]. false: canceled, or all segments aborted; then some layers
@@ -106,6 +109,7 @@ typedef struct draft_row {
     uint64_t rope_pos;   /* rotary position of a text token */
     uint64_t pos;
     unsigned char *const *pages; /* up to position `pos` */
+    const nn_lora_set *lora;     /* adapters of the session; NULL: none */
 } draft_row;
 
 /* Runs the MTP block for n <= f->batch rows: writes K and V of `pos` and returns the outputs after

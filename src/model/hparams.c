@@ -208,6 +208,11 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
             err, MOTE_E_UNSUPPORTED,
             "this file is a vision encoder (mmproj); open the model file and pass this one as its "
             "mmproj");
+    str type = {"", 0};
+    TRY(gguf_get_str(g, "general.type", &type, &found, err));
+    if (str_is(type, "adapter"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "this file is an adapter; open its model and pass this one with --lora");
     if (str_is(arch, "qwen35moe"))
         TRY(read_experts(hp, g, err));
     else if (!str_is(arch, "qwen35"))

@@ -115,7 +115,8 @@ static mote_status bind_rows(binder *b, const char *name, const gguf_tensor *t, 
                      .rows = (size_t)rows,
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)row_bytes,
-                     .name = t->name};
+                     .name = t->name,
+                     .id = ++b->n_matrices};
     return MOTE_OK;
 }
 
@@ -185,7 +186,8 @@ mote_status bind_float_matrix(binder *b, const char *name, uint64_t rows, uint64
                      .cols = (size_t)cols,
                      .row_bytes = (size_t)cols * sizeof(float),
                      .factor = factor,
-                     .name = gguf_find_tensor(b->g, name)->name};
+                     .name = gguf_find_tensor(b->g, name)->name,
+                     .id = ++b->n_matrices};
     return MOTE_OK;
 }
 
@@ -370,6 +372,7 @@ static mote_status weights_bind_all(binder *b, const hparams *hp, const gguf *dr
     w->kinds = b->kinds;
     w->expert_kinds = b->expert_kinds;
     w->expert_bytes = b->expert_bytes;
+    w->n_matrices = b->n_matrices;
     return MOTE_OK;
 }
 

@@ -83,6 +83,7 @@ typedef struct weights {
     uint64_t expert_bytes;      /* of the routed experts in the file, draft head included */
     uint64_t expert_parameters; /* of the routed experts, without the draft head */
     uint64_t parameters;        /* without the draft head */
+    uint32_t n_matrices;        /* nn_matrix.id is 1 to this */
     uint64_t private_bytes;
     void *memory; /* holds all decoded tensors */
 } weights;
@@ -102,6 +103,7 @@ typedef struct binder {
     nn_kinds kinds; /* input formats of the matrices bound so far */
     nn_kinds expert_kinds;
     uint64_t expert_bytes, expert_parameters;
+    uint32_t n_matrices; /* bound so far */
     uint64_t parameters; /* of the tensors bound so far */
     mote_error *err;
 } binder;

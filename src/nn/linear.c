@@ -10,6 +10,9 @@
  * fetching a task (0.1 us) and short enough that all threads finish at about the same time. With
  * many tokens a kernel first packs the activations, which costs as much as several weight rows.
  * Tasks are then larger: an eighth of a thread's share, at most 256 rows.
+ *
+ * The first product of an adapter (A x) has the same input, so its tasks run with the others. The
+ * second one (B A x) needs the results of both; see lora_rows.c.
  */
 #include "nn/nn.h"
 
@@ -106,6 +109,8 @@ kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format)
 
 typedef struct linear_run {
     const nn *n;
+    const nn_acts *acts;
+    size_t n_rows;
     const nn_product *products;
     size_t n_products;
     kern_act input[NN_MAX_PRODUCTS];
@@ -141,6 +146,11 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
 {
     const linear_run *run = ctx;
     size_t i = 0;
+    if (task >= run->first_task[run->n_products]) {
+        nn_lora_down_task(run->n, run->acts, run->n_rows, run->products, run->n_products,
+                          task - run->first_task[run->n_products], worker);
+        return;
+    }
     while (task >= run->first_task[i + 1])
         i++;
     const nn_product *p = &run->products[i];
@@ -161,7 +171,8 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
                size_t n_products)
 {
-    linear_run run = {.n = n, .products = products, .n_products = n_products};
+    linear_run run = {
+        .n = n, .acts = input, .n_rows = n_rows, .products = products, .n_products = n_products};
     for (size_t i = 0; i < n_products; i++) {
         const nn_matrix *w = products[i].w;
         if (n->observe != NULL)
@@ -171,7 +182,10 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
         size_t tasks = (w->rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
         run.first_task[i + 1] = run.first_task[i] + (uint32_t)tasks;
     }
-    pool_run(n->pool, linear_task, &run, run.first_task[n_products]);
+    const uint32_t down = nn_lora_down_tasks(input, n_rows, products, n_products);
+    pool_run(n->pool, linear_task, &run, run.first_task[n_products] + down);
+    if (down > 0)
+        nn_lora_up(n, input, products, n_products);
 }
 
 /* ---- single rows of a matrix ---- */

@@ -51,14 +51,15 @@ static inline void *nn_worker(const nn *n, uint32_t worker)
 /* Input of a matrix product, for every row of a pass: f32 values and their quantised forms.
  * nn_acts_take sizes the buffers. */
 typedef struct nn_acts {
-    float *x;        /* [batch][cols] */
-    int8_t *q32;     /* [batch][cols] */
-    int8_t *q256;    /* [batch][cols] */
-    float *d32;      /* [batch][cols / 32] */
-    float *d256;     /* [batch][cols / 256] */
-    int16_t *sum32;  /* [batch][cols / 32] */
-    int16_t *sum256; /* [batch][cols / 16] */
-    size_t cols;     /* of the current rows */
+    float *x;                        /* [batch][cols] */
+    int8_t *q32;                     /* [batch][cols] */
+    int8_t *q256;                    /* [batch][cols] */
+    float *d32;                      /* [batch][cols / 32] */
+    float *d256;                     /* [batch][cols / 256] */
+    int16_t *sum32;                  /* [batch][cols / 32] */
+    int16_t *sum256;                 /* [batch][cols / 16] */
+    size_t cols;                     /* of the current rows */
+    const struct nn_lora_rows *lora; /* adapters of the rows; NULL: none */
 } nn_acts;
 
 /* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. NN_UNPACKED: some
@@ -111,6 +112,7 @@ typedef struct nn_matrix {
     size_t rows, cols, row_bytes;
     float factor; /* multiplies every output; 0: none */
     str name;     /* of the tensor, as long as the file is open */
+    uint32_t id;  /* number in the model, from 1; an adapter finds its matrices by it */
 } nn_matrix;
 
 /* Row `row` as f32, without the factor. */
@@ -134,8 +136,8 @@ typedef struct nn_product {
 
 enum { NN_MAX_PRODUCTS = 4 };
 
-/* Applies several matrices to one input in one pool_run. The input must already be quantised to the
- * forms that the matrices read. */
+/* Applies several matrices to one input, and the adapters of its rows. The input must already be
+ * quantised to the forms that the matrices read. */
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
                size_t n_products);
 
@@ -143,6 +145,61 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
  * for n_ids weight rows. */
 void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, const mote_token *ids,
                       size_t n_ids, unsigned char *copy, float *y);
+
+/* ---- LoRA adapters (lora_rows.c) ----
+ *
+ * An adapter changes y = W x to y + B (s A x), with A [rank][cols] and B [rows][rank]. Rows of a pass
+ * may have different adapters. docs/lora.md has the order of all sums. */
+
+enum {
+    NN_LORA_PANEL = 256,       /* outputs of B that are stored together */
+    NN_MAX_LORAS = 8,          /* adapters of one row */
+    NN_LORA_MAX_RANK = 1 << 12 /* of all adapters of a row together */
+};
+
+/* The adapter of one matrix. */
+typedef struct nn_lora_pair {
+    nn_matrix a;    /* [rank][cols], F32, F16 or BF16; no rows: the matrix is not adapted */
+    const float *b; /* panels of NN_LORA_PANEL outputs, [rank][outputs of the panel] each */
+    double scale;   /* alpha / rank */
+} nn_lora_pair;
+
+/* The adapters of a session, applied in this order. */
+typedef struct nn_lora_set {
+    uint32_t n;
+    struct {
+        const nn_lora_pair *pairs; /* by nn_matrix.id */
+        float scale;
+    } at[NN_MAX_LORAS];
+} nn_lora_set;
+
+typedef struct nn_lora_span {
+    size_t row, n; /* rows row .. row + n - 1; n is 0 after the last span */
+    const nn_lora_set *set;
+} nn_lora_span;
+
+/* The adapters of the rows of a pass. Rows without adapters are in no span. */
+typedef struct nn_lora_rows {
+    nn_lora_span *spans; /* [sessions + 1], ascending */
+    float *low;          /* [NN_MAX_PRODUCTS][batch][rank]: s A x */
+    size_t batch;
+    size_t rank; /* room for the ranks of a set */
+} nn_lora_rows;
+
+/* Takes memory for passes of `batch` rows of at most `sessions` sessions, or counts it. */
+void nn_lora_take(nn_lora_rows *l, arena *m, size_t batch, size_t sessions, size_t rank);
+
+/* Appends rows to the spans. `at` is the number of spans so far, returned by the last call. set may
+ * be NULL. l may be one without memory. */
+size_t nn_lora_add(const nn_lora_rows *l, size_t at, size_t row, size_t n, const nn_lora_set *set);
+
+/* For linear.c: tasks that compute s A x for the adapted ones of the products; 0: none is. */
+uint32_t nn_lora_down_tasks(const nn_acts *input, size_t n_rows, const nn_product *products,
+                            size_t n_products);
+void nn_lora_down_task(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
+                       size_t n_products, uint32_t task, uint32_t worker);
+/* Adds B (s A x) to the finished products. */
+void nn_lora_up(const nn *n, const nn_acts *input, const nn_product *products, size_t n_products);
 
 /* ---- rotary position embedding (rope.c) ---- */
 

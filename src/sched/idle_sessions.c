@@ -27,6 +27,20 @@ size_t prefix_common(const mote_session *session, const mote_token *tokens, size
     return same;
 }
 
+bool prefix_may_use(const sched_job *job, uint64_t ns, const mote_session *session)
+{
+    const sched_job_options *o = &job->options;
+    size_t held;
+    if (session == NULL || ns != o->ns)
+        return false;
+    const mote_lora_use *has = mote_session_loras(session, &held);
+    bool same = held == o->n_loras;
+    for (size_t i = 0; same && i < held; i++)
+        same = has[i].lora == o->loras[i].lora &&
+               has[i].scale == (o->loras[i].scale == 0 ? 1 : o->loras[i].scale);
+    return same;
+}
+
 void idle_remove(sched *s, uint32_t i)
 {
     s->idle[i] = s->idle[--s->n_idle];
@@ -133,7 +147,7 @@ void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_bra
 {
     for (uint32_t i = 0; i < s->n_idle && !is_branch; i++) {
         idle_session *e = &s->idle[i];
-        if (e->info.ns != job->options.ns || e->is_branch)
+        if (!prefix_may_use(job, e->info.ns, e->session) || e->is_branch)
             continue;
         if (!e->info.pinned && session_covers(session, e->session)) {
             idle_free(s, i--);

@@ -47,7 +47,8 @@ static mote_engine_options plan_engine_options(const sched *s)
         .expert_memory = o->expert_memory,
         .kv = o->kv,
         .yarn = o->yarn,
-        .pin = o->pin};
+        .pin = o->pin,
+        .lora_rank = o->lora_rank};
 }
 
 /* Tokens that a session can have. */

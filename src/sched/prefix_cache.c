@@ -115,10 +115,10 @@ static prefix_source source_find(sched *s, const sched_job *job)
 {
     prefix_source best = {0};
     for (uint32_t i = 0; i < s->n_idle; i++)
-        if (s->idle[i].info.ns == job->options.ns)
+        if (prefix_may_use(job, s->idle[i].info.ns, s->idle[i].session))
             source_consider(&best, s->idle[i].session, s->idle[i].n_prompt, true, job);
     for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->session != NULL && s->slots[i]->options.ns == job->options.ns)
+        if (prefix_may_use(job, s->slots[i]->options.ns, s->slots[i]->session))
             source_consider(&best, s->slots[i]->session, s->slots[i]->n_prompt, false, job);
     return best;
 }
@@ -143,7 +143,7 @@ static bool job_starts_waiting(sched *s, sched_job *job, size_t have)
     job->waits_for = NULL;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         const sched_job *other = s->slots[i];
-        if (other->state != JOB_PREFILL || other->options.ns != job->options.ns)
+        if (other->state != JOB_PREFILL || !prefix_may_use(job, other->options.ns, other->session))
             continue;
         const size_t fork_at = common_boundary(job, other);
         if (fork_at >= have + MIN_WAIT_GAIN && mote_session_length(other->session) < fork_at) {
@@ -199,7 +199,10 @@ static mote_status job_make_session(sched *s, sched_job *job, const prefix_sourc
     job->differs_at = job->branch_at = 0;
     if (from->session == NULL)
         return mote_session_new(&job->session, s->engine,
-                                &(mote_session_options){.context = s->options.context}, err);
+                                &(mote_session_options){.context = s->options.context,
+                                                        .loras = job->options.loras,
+                                                        .n_loras = job->options.n_loras},
+                                err);
     uint32_t i = 0;
     while (from->is_idle && s->idle[i].session != from->session)
         i++;

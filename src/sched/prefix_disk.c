@@ -73,9 +73,10 @@ static void disk_warn(void *with, const char *text)
         s->options.warn(s->options.warn_with, text);
 }
 
-static void disk_scope_of(const sched *s, uint64_t ns, disk_scope *scope)
+static void disk_scope_of(const sched *s, uint64_t ns, const mote_lora_use *loras, size_t n_loras,
+                          disk_scope *scope)
 {
-    disk_scope_init(scope, s->engine, s->engine_options.drafts, ns, 0);
+    disk_scope_init(scope, s->engine, s->engine_options.drafts, ns, disk_adapters(loras, n_loras));
 }
 
 /* ---- open and close ---- */
@@ -176,13 +177,15 @@ static bool save_start(sched *s, idle_session *e)
 {
     disk_scope scope;
     disk_part part;
+    size_t n_loras;
+    const mote_lora_use *loras = mote_session_loras(e->session, &n_loras);
     prompt_end *end = prompt_end_of(s, e->info.ns, e->session);
     disk_extent what = {
         .states = {.apart = STATES_APART,
                    .most = UINT64_MAX,
                    .head = e->head,
                    .tail = e->n_prompt > STATES_APART ? e->n_prompt - STATES_APART : 0}};
-    disk_scope_of(s, e->info.ns, &scope);
+    disk_scope_of(s, e->info.ns, loras, n_loras, &scope);
     if (end != NULL && end->n >= MIN_END) {
         part = (disk_part){.data = end->data};
         if (disk_session_end_head(&part.head, &scope, end->tokens, end->n, end->bytes))
@@ -267,7 +270,7 @@ size_t prefix_disk_find(sched *s, const sched_job *job, size_t most, size_t have
     disk_scope scope;
     if (s->disk == NULL || job->n_restores >= MAX_RESTORES)
         return 0;
-    disk_scope_of(s, job->options.ns, &scope);
+    disk_scope_of(s, job->options.ns, job->options.loras, job->options.n_loras, &scope);
     return disk_session_find_more(s->disk->cache, &scope, job->tokens, job->n, most, have);
 }
 
@@ -277,7 +280,7 @@ bool prefix_disk_miss(sched *s, const sched_job *job, size_t least, sched_miss *
     disk_difference d;
     if (s->disk == NULL)
         return false;
-    disk_scope_of(s, job->options.ns, &scope);
+    disk_scope_of(s, job->options.ns, job->options.loras, job->options.n_loras, &scope);
     disk_session_differs(s->disk->cache, &scope, job->tokens, job->n, least, &d);
     if (d.n == 0)
         return false;
@@ -297,14 +300,16 @@ bool prefix_disk_begin(sched *s, sched_job *job, size_t position)
         return false;
     r->started = os_now();
     job->n_restores++;
-    disk_scope_of(s, job->options.ns, &scope);
+    disk_scope_of(s, job->options.ns, job->options.loras, job->options.n_loras, &scope);
     const disk_prefix prefix = {.tokens = job->tokens,
                                 .n = job->n,
                                 .position = position,
                                 .images = job->options.images,
                                 .n_images = job->options.n_images,
                                 .context = s->options.context,
-                                .with_end = job->turn != NULL && job->result.prefilled <= 0};
+                                .with_end = job->turn != NULL && job->result.prefilled <= 0,
+                                .loras = job->options.loras,
+                                .n_loras = job->options.n_loras};
     if (disk_restore_new(&r->threads, s->disk->cache, &scope, s->engine, &prefix, disk_notify, s,
                          &err) != MOTE_OK) {
         mem_free(r);

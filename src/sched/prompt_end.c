@@ -11,6 +11,7 @@
  * All code here runs on the engine thread.
  */
 #include "base/mem.h"
+#include "disk_cache/disk_session.h"
 #include "sched/sched_int.h"
 
 enum { MIN_TOKENS = 64 }; /* of a prompt */
@@ -54,11 +55,17 @@ static bool session_keeps(const mote_session *session, size_t at)
     return at == 0 || mote_session_rewind_target(session, at) == at;
 }
 
+static uint64_t job_adapters(const sched_job *job)
+{
+    return disk_adapters(job->options.loras, job->options.n_loras);
+}
+
 prompt_end *prompt_end_find(sched *s, const sched_job *job)
 {
+    const uint64_t adapters = job_adapters(job);
     for (uint32_t i = 0; i < s->n_ends; i++) {
         prompt_end *end = s->ends[i];
-        if (end->ns == job->options.ns && end->n == job->n &&
+        if (end->ns == job->options.ns && end->adapters == adapters && end->n == job->n &&
             memcmp(end->tokens, job->tokens, end->n * sizeof *end->tokens) == 0)
             return end;
     }
@@ -72,7 +79,8 @@ static prompt_end *end_new(const sched_job *job, size_t bytes)
     prompt_end *end = mem_new(1, sizeof *end + job->n * sizeof *end->tokens);
     if (end == NULL)
         return NULL;
-    *end = (prompt_end){.ns = job->options.ns, .n = job->n, .bytes = bytes};
+    *end = (prompt_end){
+        .ns = job->options.ns, .adapters = job_adapters(job), .n = job->n, .bytes = bytes};
     memcpy(end->tokens, job->tokens, job->n * sizeof *end->tokens);
     end->data = mem_new(1, bytes);
     if (end->data != NULL && mote_session_read_end(job->session, end->data, &ignored) == MOTE_OK)
@@ -115,7 +123,10 @@ bool prompt_end_use(sched *s, prompt_end *end, mote_session *session)
 
 static bool session_begins_with(const mote_session *session, uint64_t ns, const prompt_end *end)
 {
-    return end->ns == ns && prefix_common(session, end->tokens, end->n) == end->n;
+    size_t n_loras;
+    const mote_lora_use *loras = mote_session_loras(session, &n_loras);
+    return end->ns == ns && end->adapters == disk_adapters(loras, n_loras) &&
+           prefix_common(session, end->tokens, end->n) == end->n;
 }
 
 prompt_end *prompt_end_of(sched *s, uint64_t ns, const mote_session *session)

@@ -53,6 +53,7 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
+    uint32_t lora_rank;         /* as in mote_engine_options; 0: no adapters */
     int spec;                   /* drafts: SPEC_AUTO (off if `memory` is short), SPEC_OFF, or always
                                  * so many tokens per step */
     core_lock *core_lock;       /* shared by the schedulers on the same cores; NULL: the only one */
@@ -112,6 +113,8 @@ typedef struct sched_job_options {
     size_t n_marks;
     const mote_image *const *images; /* [n_images]: the images of the prompt's image tokens */
     size_t n_images;
+    const mote_lora_use *loras; /* [n_loras]: adapters; open as long as the scheduler */
+    size_t n_loras;
     uint64_t client;   /* API key or address; every client gets an equal share */
     uint64_t ns;       /* cache namespace: prefixes are shared only inside it */
     double seconds;    /* time limit since submission; then it stops as by length; 0: none */

@@ -165,6 +165,7 @@ typedef struct idle_session {
 /* The end of a prompt (mote_session_read_end): an equal prompt starts with it, without a step. */
 typedef struct prompt_end {
     uint64_t ns;
+    uint64_t adapters; /* disk_adapters */
     size_t n; /* tokens */
     uint64_t last_used;
     bool is_saving; /* the disk cache reads it */
@@ -350,6 +351,8 @@ void prefix_cache_free_all(sched *s);
 
 /* Number of equal tokens at the start of both. */
 size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n);
+/* May the job start from a session of this namespace? Its adapters must be those of the job. */
+bool prefix_may_use(const sched_job *job, uint64_t ns, const mote_session *session);
 /* Removes entry i without freeing its session. */
 void idle_remove(sched *s, uint32_t i);
 /* The entry of least value that is pinned, or not, as `pinned` says; UINT32_MAX: none. */

@@ -4,7 +4,7 @@
  * of safetensors.h.
  */
 #include "base/mem.h"
-#include "convert/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -25,6 +25,8 @@ check_fn check_rmsnorm, check_rmsnorm_gated, check_l2norm, check_layernorm;
 /* check_elementwise.c */
 check_fn check_add, check_silu_mul, check_conv_silu, check_rope, check_max, check_sum_exp;
 check_fn check_axpy, check_gelu_tanh, check_gelu_erf;
+/* check_low_rank.c */
+check_fn check_low_rank_add;
 /* check_vision_attn.c */
 check_fn check_vision_attn_block;
 /* check_delta.c */

@@ -435,6 +435,28 @@ static void finish_by_reciprocal(const kern_attn_acc *acc, const float *gate, fl
         y[d] = (acc->o[d] * inverse) * f_sigmoid(gate[d]);
 }
 
+/* ---- low_rank_add ---- */
+
+/* The sum of the products is complete before it is added to y. */
+static void low_rank_adds_last(const kern_low_rank_args *a)
+{
+    for (size_t t = 0; t < a->tokens; t++)
+        for (size_t r = 0; r < a->n; r++) {
+            float sum = 0.0f;
+            for (size_t j = 0; j < a->rank; j++)
+                sum = fmaf(a->b[j * a->b_stride + r], a->x[t * a->x_stride + j], sum);
+            a->y[t * a->y_stride + r] += sum;
+        }
+}
+
+/* The last token is missing if their number is odd. */
+static void low_rank_takes_pairs(const kern_low_rank_args *a)
+{
+    kern_low_rank_args part = *a;
+    part.tokens = a->tokens / 2 * 2;
+    k_low_rank_add_ref(&part);
+}
+
 /* ---- running the kernels ---- */
 
 static const check_slot *find_slot(const char *name)
@@ -583,6 +605,9 @@ int main(void)
     PLANT(conv_silu, conv_without_fma);
     PLANT(conv_silu, conv_newest_first);
     PLANT(rope, rope_fused);
+    PLANT(low_rank_add, k_low_rank_add_ref); /* correct: must pass */
+    PLANT(low_rank_add, low_rank_adds_last);
+    PLANT(low_rank_add, low_rank_takes_pairs);
     PLANT(silu_mul, silu_by_libm);
     PLANT(max, max_takes_last_zero);
     PLANT(max, max_stops_at_nan);

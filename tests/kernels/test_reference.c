@@ -462,6 +462,38 @@ static void elementwise_matches_definition(void **state)
     assert_true(fabs((double)got / sum - 1) < 1e-6);
 }
 
+static void low_rank_matches_definition(void **state)
+{
+    enum { RANK = 3 };
+    static float b[RANK][N], x[2][RANK], y[2][N];
+    static double want[2][N];
+    (void)state;
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < RANK; j++)
+            b[j][i] = (float)uniform();
+    for (int t = 0; t < 2; t++)
+        for (int j = 0; j < RANK; j++)
+            x[t][j] = (float)uniform();
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < N; i++) {
+            y[t][i] = (float)uniform();
+            want[t][i] = (double)y[t][i];
+            for (int j = 0; j < RANK; j++)
+                want[t][i] += (double)b[j][i] * (double)x[t][j];
+        }
+    k_low_rank_add_ref(&(kern_low_rank_args){.b = b[0],
+                                             .b_stride = N,
+                                             .rank = RANK,
+                                             .x = x[0],
+                                             .x_stride = RANK,
+                                             .y = y[0],
+                                             .y_stride = N,
+                                             .tokens = 2,
+                                             .n = N});
+    assert_true(distance(y[0], want[0], N) < 1e-6);
+    assert_true(distance(y[1], want[1], N) < 1e-6);
+}
+
 /* A rotation by 90 degrees maps (a, b) to (-b, a). */
 static void rope_rotates_in_right_direction(void **state)
 {
@@ -483,6 +515,7 @@ int main(void)
         cmocka_unit_test(products_match_decoded_weights),
         cmocka_unit_test(norms_match_definition),
         cmocka_unit_test(elementwise_matches_definition),
+        cmocka_unit_test(low_rank_matches_definition),
         cmocka_unit_test(rope_rotates_in_right_direction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

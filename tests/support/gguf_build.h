@@ -10,7 +10,7 @@
 
 #include "gguf/gguf.h"
 
-enum { TEST_GGUF_MAX_TENSORS = 256, TEST_GGUF_ALIGNMENT = 32 };
+enum { TEST_GGUF_MAX_TENSORS = 1024, TEST_GGUF_ALIGNMENT = 32 };
 
 typedef struct test_gguf {
     unsigned char *bytes;

@@ -32,6 +32,8 @@ MOTE_FILE_REPLACED = 1
 MOTE_FILE_DAMAGED = 2
 MOTE_TEXT_CONTROL = 1
 MOTE_PIECE_BYTES = 4096
+MOTE_MAX_LORAS = 8
+MOTE_MAX_LORA_RANK = 4096
 MOTE_KV_F16 = 0
 MOTE_KV_F32 = 1
 MOTE_KV_Q8_0 = 2
@@ -168,6 +170,24 @@ class mote_text_stream(Structure):
     ]
 
 
+class mote_lora_info(Structure):
+    _fields_ = [
+        ("name", c_char * 96),
+        ("rank", c_uint32),
+        ("matrices", c_uint32),
+        ("parameters", c_uint64),
+        ("bytes", c_uint64),
+        ("fingerprint", c_uint64),
+    ]
+
+
+class mote_lora_use(Structure):
+    _fields_ = [
+        ("lora", c_void_p),
+        ("scale", c_float),
+    ]
+
+
 class mote_engine_options(Structure):
     _fields_ = [
         ("threads", c_uint32),
@@ -182,6 +202,7 @@ class mote_engine_options(Structure):
         ("pin", c_int),
         ("drafts", c_bool),
         ("expert_memory", c_uint64),
+        ("lora_rank", c_uint32),
     ]
 
 
@@ -224,6 +245,8 @@ class mote_usage(Structure):
 class mote_session_options(Structure):
     _fields_ = [
         ("context", c_uint64),
+        ("loras", POINTER(mote_lora_use)),
+        ("n_loras", c_size_t),
     ]
 
 
@@ -332,6 +355,8 @@ class mote_chat_options(Structure):
         ("context", c_uint64),
         ("official", c_bool),
         ("chat_template", c_char_p),
+        ("loras", POINTER(mote_lora_use)),
+        ("n_loras", c_size_t),
     ]
 
 
@@ -433,6 +458,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_token_is_control": (c_bool, [c_void_p, c_int32]),
     "mote_token_is_end": (c_bool, [c_void_p, c_int32]),
     "mote_text_next": (c_size_t, [c_void_p, POINTER(mote_text_stream), c_int32, POINTER(c_char), c_size_t]),
+    "mote_lora_open": (c_int, [POINTER(c_void_p), c_void_p, c_char_p, POINTER(mote_error)]),
+    "mote_lora_close": (None, [c_void_p]),
+    "mote_lora_describe": (None, [c_void_p, POINTER(mote_lora_info)]),
+    "mote_lora_merge": (c_bool, [c_void_p, c_float, c_char_p, c_uint64, c_uint64, POINTER(c_float)]),
     "mote_engine_plan": (c_int, [c_void_p, POINTER(mote_engine_options), POINTER(mote_memory), POINTER(mote_error)]),
     "mote_engine_new": (c_int, [POINTER(c_void_p), c_void_p, POINTER(mote_engine_options), POINTER(mote_error)]),
     "mote_engine_free": (None, [c_void_p]),
@@ -448,6 +477,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_session_fork": (c_int, [POINTER(c_void_p), c_void_p, POINTER(mote_error)]),
     "mote_session_length": (c_uint64, [c_void_p]),
     "mote_session_context": (c_uint64, [c_void_p]),
+    "mote_session_loras": (POINTER(mote_lora_use), [c_void_p, POINTER(c_size_t)]),
     "mote_session_tokens": (POINTER(c_int32), [c_void_p]),
     "mote_session_rewind": (c_uint64, [c_void_p, c_uint64]),
     "mote_session_rewind_target": (c_uint64, [c_void_p, c_uint64]),

@@ -33,6 +33,7 @@ typedef struct answer_flags {
     bool hide_thinking;
     uint64_t task; /* mote_task */
     template_options template;
+    lora_options lora;
 
     media_options media;
 

@@ -79,6 +79,7 @@ static int conversation_open_engine(conversation *t, uint64_t *context, uint64_t
         .kv = (mote_kv)load.kv,
         .yarn = (float)load.yarn,
         .pin = (mote_pin)load.pin,
+        .lora_rank = load_lora_rank(&t->on),
     };
     mote_error err;
     load.keep_drafts = spec > 0;
@@ -116,7 +117,9 @@ static int conversation_open_chat(conversation *t, uint64_t context)
                                  .system_bytes = s->system.n,
                                  .context = context,
                                  .official = t->flags->template.official == 1,
-                                 .chat_template = t->flags->template.name};
+                                 .chat_template = t->flags->template.name,
+                                 .loras = t->on.loras,
+                                 .n_loras = t->on.n_loras};
     mote_error err;
     if (conversation_make_chat(t, &options, &err) != MOTE_OK)
         return msg_error(&err);
@@ -223,6 +226,8 @@ int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, siz
         think_flag_read(t->model.think, &t->options.answer.think, &t->options.answer.think_budget);
     if (code == CLI_DONE)
         code = conversation_open_files(t, interactive || names_image);
+    if (code == CLI_DONE)
+        code = load_loras(&t->on, &t->flags->lora);
     if (code == CLI_DONE)
         code = load_prefault(&t->on, t->flags->load.memory);
     if (code != CLI_DONE)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_convert.c - `mote convert`: Safetensors or GGUF files to one GGUF file. */
 #include "cli/args/command.h"
+#include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
@@ -16,6 +17,7 @@ typedef struct cmd_convert_options {
     const char *mmproj, *mtp, *name;
     bool no_vision, no_mtp, yes;
     uint64_t dtype; /* plan_dtype */
+    lora_options lora;
 } cmd_convert_options;
 
 static const cli_flag flags[] = {
@@ -63,7 +65,10 @@ static const cli_flag flags[] = {
      .at = offsetof(cmd_convert_options, yes),
      .help = "replace existing files"},
 };
-static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
+static const flag_group groups[] = {
+    FLAG_GROUP("Flags", flags, 0),
+    LORA_FLAG_GROUP(offsetof(cmd_convert_options, lora)),
+};
 
 /* ---- reports ---- */
 
@@ -172,6 +177,9 @@ static bool view_may_write(void *ctx, const char *path)
 static int check_arguments(const cli_call *call, const convert_options *o, bool directory)
 {
     const cmd_convert_options *given = call->options;
+    if (directory && given->lora.files.n > 0)
+        return msg_usage("--lora merges into a GGUF file; convert the directory first (try: mote "
+                         "convert DIR base.gguf; mote convert --lora ADAPTER base.gguf OUT)");
     if (directory && o->mtp != NULL)
         return msg_usage("--mtp is for GGUF sources; a directory has its MTP block inside");
     if (!directory && (o->mmproj != NULL || o->dtype != PLAN_AS_STORED))
@@ -185,18 +193,19 @@ static int convert_run(const cli_call *call)
     struct stat info;
     mote_error err = {0};
     convert_view v = {.call = call, .refused = CLI_DONE};
-    const convert_options o = {.out = call->words[1],
-                               .mmproj = given->mmproj,
-                               .mtp = given->mtp,
-                               .name = given->name,
-                               .no_vision = given->no_vision,
-                               .no_mtp = given->no_mtp,
-                               .dtype = (plan_dtype)given->dtype,
-                               .progress = view_progress,
-                               .unused = view_unused,
-                               .may_write = view_may_write,
-                               .written = view_written,
-                               .ctx = &v};
+    loaded base = {0};
+    convert_options o = {.out = call->words[1],
+                         .mmproj = given->mmproj,
+                         .mtp = given->mtp,
+                         .name = given->name,
+                         .no_vision = given->no_vision,
+                         .no_mtp = given->no_mtp,
+                         .dtype = (plan_dtype)given->dtype,
+                         .progress = view_progress,
+                         .unused = view_unused,
+                         .may_write = view_may_write,
+                         .written = view_written,
+                         .ctx = &v};
     if (stat(call->words[0], &info) != 0)
         return msg_fail(CLI_NO_MODEL, "not_found", "cannot find %.800s: %s", call->words[0],
                         strerror(errno));
@@ -204,6 +213,17 @@ static int convert_run(const cli_call *call)
     int code = check_arguments(call, &o, directory);
     if (code != CLI_DONE)
         return code;
+    if (given->lora.files.n > 0) {
+        code = mote_model_open(&base.model, call->words[0], NULL, &err) == MOTE_OK
+                   ? load_loras(&base, &given->lora)
+                   : load_failed(call->words[0], &err);
+        if (code != CLI_DONE) {
+            load_close(&base);
+            return code;
+        }
+        o.loras = base.loras;
+        o.n_loras = base.n_loras;
+    }
     const mote_status status = directory ? convert_directory(call->words[0], &o, &err)
                                          : convert_gguf(call->words[0], &o, &err);
     progress_end(&v.progress);
@@ -220,6 +240,7 @@ static int convert_run(const cli_call *call)
     }
     strbuf_fini(&v.files);
     strbuf_fini(&v.names);
+    load_close(&base);
     return code;
 }
 
@@ -240,7 +261,9 @@ const cli_command cmd_convert = {
         "text model, MTP block, tokenizer, chat template and sampling presets. The vision encoder "
         "goes to an mmproj file next to OUT, because llama.cpp loads no file that has both. The "
         "bytes are those of llama.cpp's converter; docs/convert.md lists the differences.\n"
-        "FILE is a GGUF file, or any part of a split one. OUT gets all parts.\n"
+        "FILE is a GGUF file, or any part of a split one. OUT gets all parts. With --lora, which "
+        "needs "
+        "a BF16, F16 or F32 file, OUT gets the weights with the adapters.\n"
         "Source tensors that are in no output are reported. Less than 1 GB of memory is needed for "
         "any size. Data are written to OUT.partial; after an interruption the same command "
         "continues.",

@@ -33,6 +33,7 @@ typedef struct logits_options {
     const char *out;
     uint64_t cut;
     uint64_t top;
+    lora_options lora;
     load_options load;
 } logits_options;
 
@@ -95,6 +96,7 @@ static const cli_flag flags[] = {
 
 static const flag_group groups[] = {
     FLAG_GROUP("Flags", flags, 0),
+    LORA_FLAG_GROUP(AT(lora)),
     LOAD_FLAG_GROUP(offsetof(logits_options, load)),
 };
 
@@ -372,6 +374,8 @@ static int logits_run(const cli_call *call)
     int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
         code = load_model(&l.on, &found, NULL, (mote_isa)l.options->load.isa);
+    if (code == CLI_DONE)
+        code = load_loras(&l.on, &l.options->lora);
     if (code == CLI_DONE) {
         mote_model_info info;
         mote_model_describe(l.on.model, &info);

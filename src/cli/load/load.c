@@ -254,6 +254,7 @@ int load_engine(loaded *l, const load_options *options, uint64_t *context, uint6
         .yarn = (float)options->yarn,
         .pin = (mote_pin)options->pin,
         .drafts = options->drafts,
+        .lora_rank = load_lora_rank(l),
     };
     mote_error err;
     const int code = load_fit_memory(l->model, options, &engine, needed);
@@ -262,8 +263,9 @@ int load_engine(loaded *l, const load_options *options, uint64_t *context, uint6
     *context = engine.positions;
     if (mote_engine_new(&l->engine, l->model, &engine, &err) != MOTE_OK)
         return msg_error(&err);
-    if (mote_session_new(&l->session, l->engine, &(mote_session_options){.context = *context},
-                         &err) != MOTE_OK)
+    const mote_session_options session = {
+        .context = *context, .loras = l->loras, .n_loras = l->n_loras};
+    if (mote_session_new(&l->session, l->engine, &session, &err) != MOTE_OK)
         return msg_error(&err);
     interrupt_set_engine(l->engine);
     load_describe(l, *context);
@@ -418,6 +420,8 @@ void load_close(loaded *l)
     if (l->session != NULL)
         mote_session_free(l->session);
     mote_engine_free(l->engine);
+    for (size_t i = 0; i < l->n_loras; i++)
+        mote_lora_close(l->opened[i]);
     mote_model_close(l->model);
     *l = (loaded){0};
 }

@@ -73,6 +73,9 @@ typedef struct loaded {
     mote_model *model;
     mote_engine *engine;
     mote_session *session;
+    mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: adapters of all sessions */
+    mote_lora *opened[MOTE_MAX_LORAS];   /* [n_loras]: the same */
+    size_t n_loras;
 } loaded;
 
 /* Reports a file that is missing or cannot be read. */
@@ -117,6 +120,27 @@ uint64_t load_context_max(const loaded *l, const load_options *options);
 
 /* Prints model, kernels, threads, context and memory, for -v. */
 void load_describe(const loaded *l, uint64_t context);
+
+/* ---- --lora (lora_files.c) ---- */
+
+typedef struct lora_options {
+    flag_list files;
+} lora_options;
+
+/* The flags of a flag_group with a lora_options at its base. */
+extern const cli_flag lora_flags[];
+enum { LORA_N_FLAGS = 1, LORA_PATH_BYTES = 1024 };
+#define LORA_FLAG_GROUP(base)                                                                      \
+    {                                                                                              \
+        "Adapters", lora_flags, LORA_N_FLAGS, base                                                 \
+    }
+
+/* Splits FILE[=SCALE]; the scale is 1 if there is none. False: the scale is 0 or too large. */
+bool lora_flag_split(const char *given, char path[LORA_PATH_BYTES], float *scale);
+/* Opens the adapters of the model, before its engine. */
+int load_loras(loaded *l, const lora_options *options);
+/* mote_engine_options.lora_rank for them. */
+uint32_t load_lora_rank(const loaded *l);
 
 /* ---- prefill (load.c) ---- */
 

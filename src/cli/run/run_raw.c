@@ -236,6 +236,8 @@ static int raw_run(raw_state *r)
     if (code == CLI_DONE)
         code = load_model(&r->on, &found, NULL, (mote_isa)r->options->load.isa);
     if (code == CLI_DONE)
+        code = load_loras(&r->on, &r->options->lora);
+    if (code == CLI_DONE)
         code = load_prefault(&r->on, r->options->load.memory);
     if (code == CLI_DONE)
         code = raw_tokenize(r);

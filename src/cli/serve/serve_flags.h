@@ -48,13 +48,14 @@ typedef struct serve_options {
     bool no_soft_switch;
     bool keep_billing_header;
     template_options template;
+    lora_options lora;
     flag_list limits;
     const char *mmproj;
     uint64_t image_tokens;
     load_options load;
 } serve_options;
 
-enum { SERVE_N_FLAG_GROUPS = 7 };
+enum { SERVE_N_FLAG_GROUPS = 8 };
 extern const flag_group serve_flag_groups[SERVE_N_FLAG_GROUPS];
 
 /* Sets what needs neither a file nor the environment: not models, keys, system prompt, thinking and

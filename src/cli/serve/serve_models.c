@@ -81,6 +81,72 @@ static int models_open_one(serve_models *m, size_t i)
     return code;
 }
 
+/* Reads [NAME:]FILE[=SCALE]. A name has no '/': "./a:b" is a file. */
+static bool lora_read_flag(const char *given, served_lora *out, char path[LORA_PATH_BYTES])
+{
+    const char *colon = strchr(given, ':');
+    const size_t n = colon != NULL ? (size_t)(colon - given) : 0;
+    const bool named = n > 0 && memchr(given, '/', n) == NULL && n < sizeof out->name;
+    if (!lora_flag_split(named ? colon + 1 : given, path, &out->scale))
+        return false;
+    snprintf(out->name, sizeof out->name, "%.*s", named ? (int)n : 0, given);
+    return true;
+}
+
+/* Without a given name: that of the file or directory, without ".gguf". */
+static void lora_default_name(served_lora *l, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t first = end;
+    while (first > 0 && path[first - 1] != '/')
+        first--;
+    if (end - first > 5 && memcmp(path + end - 5, ".gguf", 5) == 0)
+        end -= 5;
+    snprintf(l->name, sizeof l->name, "%.*s", (int)(end - first), path + first);
+}
+
+static int models_open_lora(serve_models *m, const char *given)
+{
+    char path[LORA_PATH_BYTES];
+    mote_error err;
+    served_lora *l = &m->loras[m->n_loras];
+    if (!lora_read_flag(given, l, path))
+        return msg_usage(
+            "--lora must be [NAME:]FILE[=SCALE] with a scale of -100 to 100 other than "
+            "0, got %.300s",
+            given);
+    if (l->name[0] == '\0')
+        lora_default_name(l, path);
+    if (!str_has_only(str_of(l->name), "._-"))
+        return msg_usage("the name '%s' of an adapter must have letters, digits and ._- only (try: "
+                         "--lora NAME:%.300s)",
+                         l->name, path);
+    for (size_t i = 0; i < m->n_loras; i++)
+        if (strcmp(m->loras[i].name, l->name) == 0)
+            return msg_usage("two adapters have the name %s (try: --lora NAME:%.300s)", l->name,
+                             path);
+    mote_lora *lora;
+    if (mote_lora_open(&lora, m->on[0].model, path, &err) != MOTE_OK)
+        return load_failed(path, &err);
+    l->lora = m->opened_loras[m->n_loras++] = lora;
+    return CLI_DONE;
+}
+
+/* Opens the adapters, which belong to the only model. */
+static int models_open_loras(serve_models *m)
+{
+    int code = CLI_DONE;
+    if (m->lora_files == NULL)
+        return CLI_DONE;
+    if (m->lora_files->n > 0 && m->n != 1)
+        return msg_usage("--lora needs a single model (try: mote serve MODEL --lora FILE)");
+    for (size_t i = 0; i < m->lora_files->n && code == CLI_DONE; i++)
+        code = models_open_lora(m, m->lora_files->items[i]);
+    return code;
+}
+
 /* Bytes of all mapped files. */
 static uint64_t models_mapped_bytes(const serve_models *m)
 {
@@ -158,6 +224,10 @@ int serve_models_open(serve_models *m, server_options *o, uint64_t memory)
     }
     o->fork_server = m->fork_server;
     if (code == CLI_DONE)
+        code = models_open_loras(m);
+    o->models[0].loras = m->loras;
+    o->models[0].n_loras = m->n_loras;
+    if (code == CLI_DONE)
         code = models_limit_memory(m, &o->sched, memory);
     /* With experts on disk, what is read ahead would be evicted again. */
     for (size_t i = 0; i < m->n && code == CLI_DONE && o->sched.expert_memory == 0; i++)
@@ -171,6 +241,8 @@ int serve_models_open_catalog(serve_models *m, server_options *o, uint64_t memor
     const char *source = NULL;
     ram_find(&m->ram);
     int code = models_check_names(m);
+    if (code == CLI_DONE)
+        code = models_open_loras(m);
     if (code == CLI_DONE && pull)
         code = serve_pull_open(&m->pull, &o->pull);
     if (code == CLI_DONE)
@@ -197,6 +269,8 @@ void serve_models_close(serve_models *m)
     mem_free(m->found);
     serve_catalog_close(&m->catalog);
     serve_pull_close(&m->pull);
+    for (size_t i = 0; i < m->n_loras; i++)
+        mote_lora_close(m->opened_loras[i]);
     for (size_t i = 0; i < m->n; i++)
         load_close(&m->on[i]);
     fork_server_stop(m->fork_server);

@@ -27,6 +27,10 @@ typedef struct serve_models {
     serve_catalog catalog;
     serve_pull pull;
     loaded on[SERVER_MAX_MODELS];
+    const flag_list *lora_files;               /* --lora; NULL: none */
+    served_lora loras[SERVED_MAX_LORAS];       /* [n_loras], of the first model */
+    mote_lora *opened_loras[SERVED_MAX_LORAS]; /* [n_loras] */
+    size_t n_loras;
     struct fork_server *fork_server;
     ram ram; /* before the models are opened */
 } serve_models;

@@ -20,6 +20,7 @@ void kern_level_neon(kern_table *t)
     t->axpy = k_axpy_neon;
     t->silu_mul = k_silu_mul_neon;
     t->conv_silu = k_conv_silu_neon;
+    t->low_rank_add = k_low_rank_add_neon;
     t->rope = k_rope_neon;
     t->delta_rows = k_delta_rows_neon;
     t->delta_fold = k_delta_fold_neon;

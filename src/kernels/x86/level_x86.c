@@ -21,6 +21,7 @@ void kern_level_avx2(kern_table *t)
     t->axpy = k_axpy_avx2;
     t->silu_mul = k_silu_mul_avx2;
     t->conv_silu = k_conv_silu_avx2;
+    t->low_rank_add = k_low_rank_add_avx2;
     t->rope = k_rope_avx2;
     t->delta_rows = k_delta_rows_avx2;
     t->delta_fold = k_delta_fold_avx2;
@@ -51,6 +52,7 @@ void kern_level_avx512(kern_table *t)
     t->axpy = k_axpy_avx512;
     t->silu_mul = k_silu_mul_avx512;
     t->conv_silu = k_conv_silu_avx512;
+    t->low_rank_add = k_low_rank_add_avx512;
     t->delta_rows = k_delta_rows_avx512;
     t->delta_fold = k_delta_fold_avx512;
     t->hadamard = k_hadamard_avx512;

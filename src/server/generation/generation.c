@@ -599,7 +599,7 @@ static void generation_prepared(void *with)
         return;
     }
     if (w->request.served != NULL && !w->head_sent)
-        exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
+        exchange_add_header(w->x, "mote-model", request_model_name(&w->request));
     if (w->error.code != NULL) {
         if (w->printer->streams_full && w->request.codex &&
             strcmp(w->error.code, "context_length_exceeded") == 0)

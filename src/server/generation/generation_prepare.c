@@ -227,6 +227,8 @@ static bool choice_make_job(generation *w, choice *c, const struct token_trie *t
         .n_marks = p->n_marks,
         .images = p->images,
         .n_images = p->n_images,
+        .loras = a->loras,
+        .n_loras = a->n_loras,
         .client = a->client,
         .background = a->background,
         .ns = a->ns,

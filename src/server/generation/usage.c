@@ -212,7 +212,7 @@ void generation_put_mote(const generation *w, strbuf *out)
         return;
     jw_open(&mote, '{');
     jw_key_text(&mote, "request_id", w->request_id);
-    jw_key_text(&mote, "model", served_model_name(w->request.served));
+    jw_key_text(&mote, "model", request_model_name(&w->request));
     if (c->kind == SCHED_ANSWER && c->job != NULL)
         mote_put_answer(w, c, &mote);
     if (w->request.n_media > 0)

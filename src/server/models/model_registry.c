@@ -48,6 +48,8 @@ static served_model_options registry_given_options(const model_registry *r, size
     out.model = r->options.models[i].model;
     out.path = r->options.models[i].path;
     out.name = r->options.models[i].name;
+    out.loras = r->options.models[i].loras;
+    out.n_loras = r->options.models[i].n_loras;
     return out;
 }
 
@@ -513,6 +515,31 @@ mote_status model_registry_list(model_registry *r, bool refresh, model_entry ***
         qsort(*out, *n, sizeof **out, entry_compare_order);
     pthread_mutex_unlock(&r->lock);
     return *out != NULL ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "out of memory for a list");
+}
+
+const served_lora *model_entry_loras(const model_entry *e, size_t *n)
+{
+    *n = 0;
+    return e->given ? served_model_loras(e->served, n) : NULL;
+}
+
+bool model_registry_find_lora(model_registry *r, str name, model_entry **model,
+                              const served_lora **lora)
+{
+    size_t at = name.n;
+    while (at > 0 && name.p[at - 1] != ':')
+        at--;
+    if (at == 0 || model_registry_has_catalog(r))
+        return false;
+    const str base = {name.p, at - 1};
+    model_entry *e = base.n == 0 ? model_registry_default(r) : model_registry_find(r, base);
+    const served_lora *found =
+        e != NULL ? served_model_lora(e->served, (str){name.p + at, name.n - at}) : NULL;
+    if (found == NULL)
+        return false;
+    *model = e;
+    *lora = found;
+    return true;
 }
 
 const char *model_entry_name(const model_entry *e)

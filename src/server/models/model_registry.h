@@ -25,8 +25,10 @@ typedef struct model_entry model_entry;
 
 typedef struct model_to_serve {
     const mote_model *model;
-    const char *path; /* for file name and modification time; replies never contain it */
-    const char *name; /* NULL: derived from the file name */
+    const char *path;         /* for file name and modification time; replies never contain it */
+    const char *name;         /* NULL: derived from the file name */
+    const served_lora *loras; /* [n_loras]: its adapters */
+    size_t n_loras;
 } model_to_serve;
 
 /* An installed model. Strings are valid during the call that passes it. */
@@ -122,6 +124,11 @@ mote_status model_registry_list(model_registry *r, bool refresh, model_entry ***
 void model_registry_rescan(model_registry *r);
 /* Zero-terminated; never changes. */
 const char *model_entry_name(const model_entry *e);
+/* The *n adapters of a given model; an installed one has none. */
+const served_lora *model_entry_loras(const model_entry *e, size_t *n);
+/* The model and adapter of a name "MODEL:ADAPTER"; false: there is no such pair. */
+bool model_registry_find_lora(model_registry *r, str name, model_entry **model,
+                              const served_lora **lora);
 /* Is it loaded? For given models: is the engine loaded? */
 bool model_entry_loaded(model_entry *e);
 

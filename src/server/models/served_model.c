@@ -26,6 +26,8 @@ struct served_model {
     pthread_mutex_t token_trie_lock;
     sched *sched;
     vision_service *vision; /* NULL: no images */
+    served_lora loras[SERVED_MAX_LORAS];
+    size_t n_loras;
     answer_tokens *answer_tokens;
     uint64_t malformed;                     /* tool calls; loop thread */
     served_model_cache_counts cache_counts; /* loop thread */
@@ -63,6 +65,43 @@ static void model_describe(served_model *m, const char *name)
     if (stat(m->path, &info) == 0)
         m->date = (int64_t)info.st_mtime;
     model_make_fingerprint(m);
+}
+
+/* ---- adapters ---- */
+
+/* Room for the ranks of all adapters, because a request may use several. */
+static uint32_t loras_rank(const served_model_options *o)
+{
+    uint32_t rank = 0;
+    for (size_t i = 0; i < o->n_loras; i++) {
+        mote_lora_info info;
+        mote_lora_describe(o->loras[i].lora, &info);
+        rank += info.rank;
+    }
+    return rank < MOTE_MAX_LORA_RANK ? rank : MOTE_MAX_LORA_RANK;
+}
+
+const served_lora *served_model_loras(const served_model *m, size_t *n)
+{
+    *n = m->n_loras;
+    return m->loras;
+}
+
+const served_lora *served_model_lora(const served_model *m, str name)
+{
+    for (size_t i = 0; i < m->n_loras; i++)
+        if (str_is(name, m->loras[i].name))
+            return &m->loras[i];
+    return NULL;
+}
+
+/* Options of the scheduler of the model. */
+static sched_options model_sched_options(const served_model_options *o)
+{
+    sched_options work = o->sched;
+    work.model = o->model;
+    work.lora_rank = loras_rank(o);
+    return work;
 }
 
 /* ---- vision ---- */
@@ -123,8 +162,7 @@ mote_status served_model_least_memory(const served_model_options *options, uint6
                                       mote_error *err)
 {
     const vision_service_options vision = vision_service_options_of(options);
-    sched_options work = options->sched;
-    work.model = options->model;
+    const sched_options work = model_sched_options(options);
     TRY(sched_min_memory(&work, out, err));
     *out += served_model_has_vision(options) ? vision_service_plan(&vision) : 0;
     return MOTE_OK;
@@ -133,9 +171,8 @@ mote_status served_model_least_memory(const served_model_options *options, uint6
 mote_status served_model_plan_memory(const served_model_options *options, uint64_t *out,
                                      bool *too_large, mote_error *err)
 {
-    sched_options work = options->sched;
+    sched_options work = model_sched_options(options);
     uint64_t images = 0;
-    work.model = options->model;
     *too_large = false;
     if (served_model_has_vision(options)) {
         const vision_service_options vision = vision_service_options_of(options);
@@ -192,8 +229,10 @@ static void model_open_answers(served_model *m, const sched_options *o)
 
 static mote_status model_init(served_model *m, const served_model_options *o, mote_error *err)
 {
-    sched_options wanted = o->sched;
-    wanted.model = o->model;
+    sched_options wanted = model_sched_options(o);
+    m->n_loras = o->n_loras;
+    if (o->n_loras > 0)
+        memcpy(m->loras, o->loras, o->n_loras * sizeof *m->loras);
     if (!os_random(&wanted.salt, sizeof wanted.salt))
         return err_set(err, MOTE_E_IO, "no random bytes from the system");
     m->path = mem_new(strlen(o->path) + 1, 1);

@@ -27,8 +27,19 @@ struct limits;
 struct vision_service;
 struct token_trie;
 
+/* An adapter that requests select by name. */
+typedef struct served_lora {
+    const mote_lora *lora; /* of the model; open as long as the served_model */
+    char name[64];
+    float scale; /* of requests that give none */
+} served_lora;
+
+enum { SERVED_MAX_LORAS = 16 };
+
 typedef struct served_model_options {
     const mote_model *model;
+    const served_lora *loras; /* [n_loras], at most SERVED_MAX_LORAS; copied */
+    size_t n_loras;
     const char *path;          /* for file name and date, copied; replies never contain it */
     const char *name;          /* NULL: derived from the file name */
     const char *chat_template; /* a name of mote_chat_template_name(); NULL: that of the file */
@@ -68,6 +79,11 @@ const chat_context *served_model_chat_context(const served_model *m);
 /* The token trie for grammars. The first call builds it, which is slow: call it on a worker thread.
  */
 mote_status served_model_vocab(served_model *m, const struct token_trie **out, mote_error *err);
+
+/* The *n adapters of the model. */
+const served_lora *served_model_loras(const served_model *m, size_t *n);
+/* The adapter with this name; NULL: none. */
+const served_lora *served_model_lora(const served_model *m, str name);
 
 sched *served_model_sched(const served_model *m);
 /* Context length of one request, in tokens. */

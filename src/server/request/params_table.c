@@ -197,6 +197,9 @@ static const param rows[] = {
     {.name = "spec", .in = PARAM_IN_MOTE, .kind = PARAM_SPEC, .min = 0, .max = MOTE_SPEC_MAX,
      .about = "draft tokens per step of speculative decoding: auto, off, or 0 to 8 at most; affects speed, never "
               "the answer"},
+    {.name = "lora", .in = PARAM_IN_MOTE, .kind = PARAM_OTHER, .types = STRING | ARRAY | OBJECT,
+     .about = "LoRA adapter of the server by name, {\"name\", \"scale\"}, or a list of both; default: that of "
+              "the model name MODEL:ADAPTER, or none"},
     {.name = "cache_prompt", .in = SAMPLING, .kind = PARAM_NOT, .at = HERE(no_reuse),
      .about = "false: do not reuse the prefix cache"},
     {.name = "store", .in = RESPONSES, .kind = PARAM_OTHER, .types = BOOL,

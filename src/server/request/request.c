@@ -157,6 +157,8 @@ void request_find_model(request *a, str name)
         a->think_word = model_name_take_think_word(&name);
         found = model_registry_find(models, name);
     }
+    if (found == NULL)
+        model_registry_find_lora(models, name, &found, &a->name_lora);
     a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
     if (found == NULL && (a->known_model || !model_registry_has_catalog(models)))
         found = model_registry_default(models);
@@ -196,8 +198,83 @@ str request_name_in(const json_node *body, bool also_name)
     return json_node_text(model);
 }
 
+/* ---- adapters ---- */
+
+static bool loras_add(request *a, str name, const json_node *scale, http_error *error)
+{
+    const served_lora *found = served_model_lora(a->served, name);
+    size_t known;
+    served_model_loras(a->served, &known);
+    if (found == NULL)
+        return http_error_invalid(
+            error, "mote.lora", "names the adapter '%.*s'; the model has %s", STR_ARG(name),
+            known > 0 ? "others, which GET /v1/models lists" : "none (mote serve --lora FILE)");
+    if (a->n_loras == MOTE_MAX_LORAS)
+        return http_error_invalid(error, "mote.lora", "must have at most %d adapters",
+                                  MOTE_MAX_LORAS);
+    double factor = (double)found->scale;
+    if (node_given(scale)) {
+        factor = json_node_double(scale);
+        if (!json_node_is(scale, JSON_IS_NUMBER) || !(factor >= -100 && factor <= 100))
+            return http_error_invalid(error, "mote.lora", "scale must be -100 to 100");
+    }
+    if (factor != 0) /* 0 turns it off */
+        a->loras[a->n_loras++] = (mote_lora_use){found->lora, (float)factor};
+    return true;
+}
+
+static bool loras_add_node(request *a, const json_node *node, http_error *error)
+{
+    if (json_node_is(node, JSON_IS_STRING))
+        return loras_add(a, json_node_text(node), NULL, error);
+    const json_node *name = json_node_get(node, "name");
+    if (!json_node_is(name, JSON_IS_STRING))
+        return http_error_invalid(error, "mote.lora",
+                                  "must be a name, or a list of names and {name, scale}");
+    return loras_add(a, json_node_text(name), json_node_get(node, "scale"), error);
+}
+
+/* The adapters of `mote.lora`, or else that of the model name. */
+static bool request_loras(request *a, http_error *error)
+{
+    const json_node *given = json_node_get(json_node_get(a->root, "mote"), "lora");
+    uint64_t rank = 0;
+    if (a->served == NULL) /* a request about the model, not to it */
+        return true;
+    if (!node_given(given)) {
+        if (a->name_lora != NULL && a->name_lora->scale != 0)
+            a->loras[a->n_loras++] = (mote_lora_use){a->name_lora->lora, a->name_lora->scale};
+    } else if (!json_node_is(given, JSON_IS_ARRAY)) {
+        if (!loras_add_node(a, given, error))
+            return false;
+    } else {
+        for (const json_node *e = json_node_first(given); e != NULL; e = json_node_next(e))
+            if (!loras_add_node(a, e, error))
+                return false;
+    }
+    for (size_t i = 0; i < a->n_loras; i++) {
+        mote_lora_info info;
+        mote_lora_describe(a->loras[i].lora, &info);
+        rank += info.rank;
+    }
+    const uint32_t most = sched_settings(served_model_sched(a->served))->lora_rank;
+    return rank <= most ||
+           http_error_invalid(error, "mote.lora", "has adapters with a rank of %llu; at most %u",
+                              (unsigned long long)rank, most);
+}
+
+const char *request_model_name(const request *a)
+{
+    return a->shown_model[0] != '\0' ? a->shown_model : served_model_name(a->served);
+}
+
 bool request_model(request *a, str *suffix, http_error *error)
 {
+    if (!request_loras(a, error))
+        return false;
+    if (a->name_lora != NULL && a->served != NULL)
+        snprintf(a->shown_model, sizeof a->shown_model, "%s:%s", served_model_name(a->served),
+                 a->name_lora->name);
     const str name = {a->model.p, a->model.n - (a->think_word.n > 0 ? a->think_word.n + 1 : 0)};
     *suffix = a->think_word;
     if (a->known_model)

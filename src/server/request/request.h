@@ -53,9 +53,13 @@ typedef struct request {
     json_doc *body;
     const json_node *root; /* of body: an object */
     server_context *ctx;
-    model_entry *entry;               /* set by request_find_model(); NULL: no such model */
-    served_model *served;             /* set by request_use_model(), with a lease; NULL: none */
-    str think_word;                   /* thinking setting behind the model name; may be empty */
+    model_entry *entry;                  /* set by request_find_model(); NULL: no such model */
+    served_model *served;                /* set by request_use_model(), with a lease; NULL: none */
+    str think_word;                      /* thinking setting behind the model name; may be empty */
+    const served_lora *name_lora;        /* adapter behind the model name; NULL: none */
+    mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: adapters, set by request_model() */
+    size_t n_loras;
+    char shown_model[MODEL_NAME_BYTES + 64]; /* name in the reply: with the adapter behind it */
     bool known_model;                 /* the name matches `entry`, or the request has no name */
     const request_defaults *settings; /* values for fields the request does not set */
     bool strict;                      /* unknown fields are errors */
@@ -182,6 +186,8 @@ bool request_no_model(const request *a, str name, http_error *error);
 /* Checks the choice: an unknown name is an error, or a warning if any_model. *suffix: the thinking
  * setting behind the name. */
 bool request_model(request *a, str *suffix, http_error *error);
+/* The model in a reply: its name, and that of the adapter if the request named one there. */
+const char *request_model_name(const request *a);
 /* keep_alive: seconds or a duration. */
 bool request_keep_alive(request *a, http_error *error);
 

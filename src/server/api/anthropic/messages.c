@@ -74,7 +74,7 @@ static void messages_put_head(generation *w, strbuf *out)
     jw_key_text(out, "id", w->id);
     jw_key_text(out, "type", "message");
     jw_key_text(out, "role", "assistant");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
 }
 
 /* ---- reply without stream ---- */

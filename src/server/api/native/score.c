@@ -300,7 +300,7 @@ static void score_end(generation *w)
     strbuf *out = &w->out;
     jw_open(out, '{');
     jw_key_text(out, "object", "score");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     if (state->n == 0)
         score_put_prompt_logprobs(w, out);
     else {
@@ -418,7 +418,7 @@ static void rerank_end(generation *w)
     qsort(list, state->n, sizeof *list, rerank_compare);
     jw_open(out, '{');
     jw_key_text(out, "object", "list");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key(out, "results");
     jw_open(out, '[');
     for (size_t i = 0; i < state->top_n; i++) {

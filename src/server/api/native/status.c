@@ -17,7 +17,7 @@ static void status_put_stream(const generation *w, const choice *c, strbuf *out)
     sched_job_get_status(served_model_sched(w->request.served), c->job, &job);
     jw_open(out, '{');
     jw_key_text(out, "request_id", w->request_id);
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key_text(out, "dialect", w->api);
     jw_key_text(out, "phase", phases[job.phase]);
     jw_key_double(out, "age", os_now() - w->began);

@@ -83,7 +83,7 @@ static void embed_end(generation *w)
         generation_reply(w, 200);
         return;
     }
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key(out, "embeddings");
     jw_open(out, '[');
     for (size_t i = 0; i < w->n_choices; i++)

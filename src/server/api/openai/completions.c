@@ -392,7 +392,7 @@ static void infill_end(generation *w)
     jw_key_bool(out, "stop", true);
     jw_key_text(out, "stop_type", infill_stop_type(c->cause));
     jw_key_text(out, "stopping_word", word != NULL ? word : "");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key_uint(out, "tokens_predicted", u.out);
     jw_key_uint(out, "tokens_evaluated", u.prompt);
     jw_key_uint(out, "tokens_cached", u.cached);

@@ -106,7 +106,7 @@ static void embeddings_end(generation *w)
     const usage u = generation_usage(w);
     jw_open(out, '{');
     jw_key_text(out, "object", "list");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key(out, "data");
     jw_open(out, '[');
     for (size_t i = 0; i < w->n_answers; i++) {

@@ -55,21 +55,26 @@ static void model_put_architecture(strbuf *out, bool has_vision)
                           : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
 }
 
-static void model_put(model_entry *e, bool anthropic, strbuf *out)
+/* `lora`: the model with this adapter; NULL: without. */
+static void model_put(model_entry *e, const served_lora *lora, bool anthropic, strbuf *out)
 {
     model_details facts;
-    char shown[160];
+    char shown[160], id[MODEL_NAME_BYTES + 64];
     model_details_read(&facts, e);
     const uint64_t context = facts.context;
     snprintf(shown, sizeof shown, "%s (%s)", facts.info.name[0] != 0 ? facts.info.name : facts.name,
              facts.format);
+    snprintf(id, sizeof id, "%s%s%s", facts.name, lora != NULL ? ":" : "",
+             lora != NULL ? lora->name : "");
     jw_open(out, '{');
-    jw_key_text(out, "id", facts.name);
+    jw_key_text(out, "id", id);
     jw_key_text(out, "object", "model");
     jw_key_text(out, "type", "model");
     jw_key_int(out, "created", facts.modified);
     model_put_date(out, facts.modified);
     jw_key_text(out, "owned_by", "mote");
+    if (lora != NULL)
+        jw_key_text(out, "parent", facts.name);
     jw_key_text(out, "display_name", shown);
     jw_key_uint(out, "context_length", context);
     jw_key_uint(out, "max_model_len", context);
@@ -84,6 +89,16 @@ static void model_put(model_entry *e, bool anthropic, strbuf *out)
     jw_key_text(out, "status", facts.loaded ? "loaded" : "unloaded");
     jw_close(out, '}');
     model_details_fini(&facts);
+}
+
+/* A model, and the model with each of its adapters. */
+static void model_put_all(model_entry *e, bool anthropic, strbuf *out)
+{
+    size_t n;
+    const served_lora *loras = model_entry_loras(e, &n);
+    model_put(e, NULL, anthropic, out);
+    for (size_t i = 0; i < n; i++)
+        model_put(e, &loras[i], anthropic, out);
 }
 
 static void models_put_list(background_job *s, bool anthropic)
@@ -104,7 +119,7 @@ static void models_put_list(background_job *s, bool anthropic)
     jw_key(&s->out, "data");
     jw_open(&s->out, '[');
     for (size_t i = 0; i < n; i++)
-        model_put(list[i], anthropic, &s->out);
+        model_put_all(list[i], anthropic, &s->out);
     jw_close(&s->out, ']');
     jw_close(&s->out, '}');
     mem_free(list);
@@ -136,8 +151,9 @@ static void models_put_one(background_job *s, bool anthropic)
 {
     const str name = strbuf_view(&s->tail);
     model_entry *e = model_registry_find(s->ctx->models, name);
-    if (e != NULL)
-        model_put(e, anthropic, &s->out);
+    const served_lora *lora = NULL;
+    if (e != NULL || model_registry_find_lora(s->ctx->models, name, &e, &lora))
+        model_put(e, lora, anthropic, &s->out);
     else
         http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                        STR_ARG(name));

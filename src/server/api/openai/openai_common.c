@@ -16,7 +16,7 @@ void openai_put_head(generation *w, const char *object, strbuf *out)
     jw_key_text(out, "id", w->id);
     jw_key_text(out, "object", object);
     jw_key_int(out, "created", w->created);
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key_text(out, "system_fingerprint", served_model_fingerprint(w->request.served));
 }
 

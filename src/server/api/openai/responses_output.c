@@ -400,7 +400,7 @@ static void response_put_request(generation *w)
     strbuf *out = &w->out;
     response_put_echo(w, "instructions", "null");
     response_put_echo(w, "metadata", "{}");
-    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "model", request_model_name(&w->request));
     jw_key_bool(out, "parallel_tool_calls", !w->request.answer.one_call);
     response_put_echo(w, "tool_choice", "\"auto\"");
     response_put_echo(w, "tools", "[]");

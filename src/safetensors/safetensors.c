@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c - see safetensors.h. */
-#include "convert/safetensors.h"
+#include "safetensors/safetensors.h"
 
 #include "base/ckd.h"
 #include "base/mem.h"

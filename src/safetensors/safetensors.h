@@ -9,8 +9,8 @@
  * - A tensor of a known type has exactly the size given by its shape.
  * - Names are unique, 1 to SAFETENSORS_MAX_NAME bytes, without control characters.
  */
-#ifndef MOTE_CONVERT_SAFETENSORS_H
-#define MOTE_CONVERT_SAFETENSORS_H
+#ifndef MOTE_SAFETENSORS_SAFETENSORS_H
+#define MOTE_SAFETENSORS_SAFETENSORS_H
 
 #include "base/err.h"
 #include "base/str.h"

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* low_rank_avx512.c - products of low rank; see body_low_rank.h. */
+#include "kernels/variants.h"
+
+#include "kernels/x86/vec_avx512.h"
+
+#include "kernels/vec/body_low_rank.h"
+
+void k_low_rank_add_avx512(const kern_low_rank_args *a)
+{
+    body_low_rank_add(a);
+}
