@@ -30,9 +30,9 @@ const lora_rule lora_rules[] = {
     {"ssm_beta", "linear_attn.in_proj_b", LORA_DELTANET, LORA_HEADS, LAYER(delta.beta)},
     {"ssm_alpha", "linear_attn.in_proj_a", LORA_DELTANET, LORA_HEADS, LAYER(delta.alpha)},
     {"ssm_out", "linear_attn.out_proj", LORA_DELTANET, LORA_COLUMNS, LAYER(delta.out)},
-    {"ffn_gate", "mlp.gate_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(gate)},
-    {"ffn_up", "mlp.up_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(up)},
-    {"ffn_down", "mlp.down_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(down)},
+    {"ffn_gate", "mlp.gate_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.gate)},
+    {"ffn_up", "mlp.up_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.up)},
+    {"ffn_down", "mlp.down_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.down)},
     {"nextn.eh_proj", "fc", LORA_MTP, LORA_SAME, DRAFT(join)},
     {"output", "lm_head", LORA_MODEL, LORA_SAME, WEIGHT(head)},
 };
@@ -56,7 +56,7 @@ const nn_matrix *lora_find_matrix(const weights *w, const hparams *hp, const lor
     if (base == NULL)
         return NULL;
     const nn_matrix *m = (const void *)((const char *)base + rule->offset);
-    return m->rows > 0 ? m : NULL; /* a layer may have another kind of feed-forward network */
+    return m->rows > 0 ? m : NULL;
 }
 
 /* ---- sources ---- */
