@@ -455,9 +455,9 @@ MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, si
 MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
                                        mote_error *err);
 /* Creates a session from a snapshot; it continues with the same bits. The file is treated as
- * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor, `drafts`, adapters
- * or MOTE_NUMERICS. The options must list the adapters that it was saved with. MOTE_E_MEMORY: as mote_session_new, or too few free positions with
- * shared_positions. */
+ * untrusted input. The options must list the adapters that it was saved with. MOTE_E_MISMATCH:
+ * another model file, KV format, YaRN factor, `drafts`, adapters or MOTE_NUMERICS. MOTE_E_MEMORY:
+ * as mote_session_new, or too few free positions with shared_positions. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);
 

@@ -191,7 +191,7 @@ bool mote_lora_merge(const mote_lora *l, float scale, const char *matrix, uint64
     const nn_matrix *m = rule != NULL ? lora_find_matrix(&l->model->w, hp, rule, block) : NULL;
     if (m == NULL || l->values.pairs[m->id].a.rows == 0)
         return false;
-    if (first + n <= m->rows && n > 0)
+    if (n > 0 && n <= m->rows && first <= m->rows - n)
         lora_pair_merge(&l->values.pairs[m->id], scale == 0 ? 1.0f : scale, (size_t)first,
                         (size_t)n, m->rows, rows);
     return true;

@@ -37,15 +37,16 @@ typedef struct pass_segment {
     unsigned char *const *pages; /* up to position pos + n - 1 */
     const pass_image *images;    /* [n_images], ascending */
     size_t n_images;
-    int64_t rope_offset;     /* of the tokens before the first image */
-    const nn_lora_set *lora; /* adapters of the session; NULL: none */
-    size_t n_logits;         /* compute logits of the last n_logits tokens */
-    float *hidden; /* [n_embd]: output, the last token's row after the final norm; NULL: off.
+    int64_t rope_offset; /* of the tokens before the first image */
+    size_t n_logits;     /* compute logits of the last n_logits tokens */
+    float *hidden;       /* [n_embd]: output, the last token's row after the final norm; NULL: off.
                           * Excludes n_logits */
-    double *sum;   /* [n_embd]: the rows of all tokens after the final norm are added in order;
+    double *sum;  /* [n_embd]: the rows of all tokens after the final norm are added in order;
                    * NULL: off. Excludes n_logits and hidden */
     bool aborted; /* set by the hook: the segment is removed and its memory not used again */
     bool defers; /* with drafts, n = 1: forward_keep_rows computes its row of the MTP block later */
+    /* Adapters of the session; NULL: none. */
+    const nn_lora_set *lora;
 } pass_segment;
 
 /* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm"; with

@@ -30,9 +30,9 @@ const lora_rule lora_rules[] = {
     {"ssm_beta", "linear_attn.in_proj_b", LORA_DELTANET, LORA_HEADS, LAYER(delta.beta)},
     {"ssm_alpha", "linear_attn.in_proj_a", LORA_DELTANET, LORA_HEADS, LAYER(delta.alpha)},
     {"ssm_out", "linear_attn.out_proj", LORA_DELTANET, LORA_COLUMNS, LAYER(delta.out)},
-    {"ffn_gate", "mlp.gate_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.gate)},
-    {"ffn_up", "mlp.up_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.up)},
-    {"ffn_down", "mlp.down_proj", LORA_ANY_LAYER, LORA_SAME, LAYER(ffn.down)},
+    {"ffn_gate", "mlp.gate_proj", LORA_FFN, LORA_SAME, LAYER(ffn.gate)},
+    {"ffn_up", "mlp.up_proj", LORA_FFN, LORA_SAME, LAYER(ffn.up)},
+    {"ffn_down", "mlp.down_proj", LORA_FFN, LORA_SAME, LAYER(ffn.down)},
     {"nextn.eh_proj", "fc", LORA_MTP, LORA_SAME, DRAFT(join)},
     {"output", "lm_head", LORA_MODEL, LORA_SAME, WEIGHT(head)},
 };
@@ -49,8 +49,9 @@ const nn_matrix *lora_find_matrix(const weights *w, const hparams *hp, const lor
         base = mtp ? &w->draft : NULL;
     } else if (mtp || block < hp->n_layers) {
         const model_layer *l = mtp ? &w->draft.block : &w->layers[block];
-        const bool fits =
-            rule->place == LORA_ANY_LAYER || (rule->place == LORA_ATTENTION) == l->is_attention;
+        const bool fits = rule->place == LORA_FFN
+                              ? hp->n_experts == 0 /* else l->ffn is the shared expert */
+                              : (rule->place == LORA_ATTENTION) == l->is_attention;
         base = fits ? l : NULL;
     }
     if (base == NULL)
@@ -120,7 +121,7 @@ typedef struct lora_binder {
     mote_error *err;
 } lora_binder;
 
-/* The place of the layer in a message: " of layer 3", or nothing. */
+/* The place of a matrix in a message: " in block 3", or nothing. */
 static const char *place_text(char out[32], const lora_source *s)
 {
     out[0] = '\0';

@@ -19,11 +19,11 @@ enum { LORA_MAX_RANK = 1024, LORA_NAME_BYTES = 96, LORA_MODULE_BYTES = SAFETENSO
 /* ---- the matrices that an adapter may change ---- */
 
 typedef enum lora_place {
-    LORA_ANY_LAYER,
-    LORA_ATTENTION,
-    LORA_DELTANET,
-    LORA_MTP,  /* once, in the block after the layers */
-    LORA_MODEL /* once */
+    LORA_FFN,       /* in every layer of a model without experts */
+    LORA_ATTENTION, /* in attention layers */
+    LORA_DELTANET,  /* in DeltaNet layers */
+    LORA_MTP,       /* once, in the block after the layers */
+    LORA_MODEL      /* once */
 } lora_place;
 
 /* Value heads are grouped by key head in a checkpoint and tiled in GGUF. PEFT has the order of the

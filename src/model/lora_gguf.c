@@ -10,14 +10,15 @@
 
 #include <stdio.h>
 
-static mote_status check_kind(const gguf *g, mote_error *err)
+static mote_status check_kind(const gguf *g, const hparams *hp, mote_error *err)
 {
+    const char *model = hp->n_experts > 0 ? "qwen35moe" : "qwen35";
     str type = {"", 0}, adapter = {"", 0}, architecture = {"", 0};
     bool found;
     TRY(gguf_get_str(g, "general.type", &type, &found, err));
     if (!str_is(type, "adapter"))
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the file is no adapter: general.type is '%.*s'; open a model with --model",
+                       "the file is no adapter: general.type is '%.*s', expected 'adapter'",
                        STR_ARG(type));
     TRY(gguf_get_str(g, "adapter.type", &adapter, &found, err));
     if (!str_is(adapter, "lora"))
@@ -28,10 +29,10 @@ static mote_status check_kind(const gguf *g, mote_error *err)
                        "the adapter is an activated LoRA (adapter.alora.invocation_tokens), which "
                        "mote does not support");
     TRY(gguf_get_str(g, "general.architecture", &architecture, &found, err));
-    if (!str_is(architecture, "qwen35"))
+    if (!str_is(architecture, model))
         return err_set(err, MOTE_E_MISMATCH,
-                       "the adapter is for the architecture '%.*s'; the model is qwen35",
-                       STR_ARG(architecture));
+                       "the adapter is for the architecture '%.*s'; the model has %s",
+                       STR_ARG(architecture), model);
     return MOTE_OK;
 }
 
@@ -110,7 +111,7 @@ mote_status lora_read_gguf(lora_sources *out, const gguf *g, const hparams *hp, 
     float alpha = 0;
     str name = {"", 0};
     bool found;
-    TRY(check_kind(g, err));
+    TRY(check_kind(g, hp, err));
     TRY(gguf_get_f32(g, "adapter.lora.alpha", &alpha, NULL, err));
     TRY(gguf_get_str(g, "general.name", &name, &found, err));
     snprintf(out->name, sizeof out->name, "%.*s", (int)(name.n < 90 ? name.n : 90), name.p);

@@ -11,6 +11,7 @@
 #include "model/lora.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 /* ---- configuration ---- */
 
@@ -27,6 +28,24 @@ static bool is_set(const json_node *node)
         return json_node_size(node) > 0;
     return kind != JSON_IS_ABSENT && kind != JSON_IS_NULL &&
            !(kind == JSON_IS_BOOL && !json_node_truth(node));
+}
+
+/* These ways to initialise A and B subtract B A from the weights of the model, so the adapter does
+ * not fit the published ones. PEFT can convert it, and then writes true here. */
+static mote_status config_check_init(const json_node *init, mote_error *err)
+{
+    static const char *const changed[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
+    const str text = json_node_text(init);
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+        const size_t n = strlen(changed[i]); /* a prefix: there is pissa_niter_16 */
+        if (text.n >= n && strncasecmp(text.p, changed[i], n) == 0)
+            return err_set(err, MOTE_E_UNSUPPORTED,
+                           "adapter_config.json has init_lora_weights '%.*s', which changes the "
+                           "weights of the model; save the adapter with "
+                           "path_initial_model_for_weight_conversion",
+                           STR_ARG(text));
+    }
+    return MOTE_OK;
 }
 
 /* Options that change the result and that mote does not have. */
@@ -46,6 +65,8 @@ static mote_status config_check_options(const json_node *root, mote_error *err)
         {"use_qalora", "train a plain LoRA"},
         {"use_bdlora", "train a plain LoRA"},
         {"kasa_config", "train a plain LoRA"},
+        {"monteclora_config", "train a plain LoRA"},
+        {"arrow_config", "train a plain LoRA"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (is_set(json_node_get(root, refused[i].key)))
@@ -57,7 +78,7 @@ static mote_status config_check_options(const json_node *root, mote_error *err)
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "adapter_config.json has bias '%.*s'; train with bias=\"none\"",
                        STR_ARG(json_node_text(bias)));
-    return MOTE_OK;
+    return config_check_init(json_node_get(root, "init_lora_weights"), err);
 }
 
 static mote_status config_read(peft_config *c, const json_node *root, mote_error *err)
@@ -170,7 +191,7 @@ static mote_status unknown_module(str module, mote_error *err)
         advice = "the vision encoder has no adapters: exclude it from target_modules";
     else if (name_has(module, "embed_tokens"))
         advice = "the token embedding has no adapters: train without embed_tokens";
-    else if (name_has(module, "experts"))
+    else if (name_has(module, "expert"))
         advice = "experts have no adapters: exclude them from target_modules";
     return err_set(err, MOTE_E_UNSUPPORTED, "the adapter changes '%.*s'; %s", STR_ARG(module),
                    advice);
@@ -221,6 +242,9 @@ static mote_status add_tensor(lora_sources *out, const safetensor *t, const unsi
                        STR_ARG(t->name));
     snprintf(text, sizeof text, "%.*s", (int)module.n, module.p);
     TRY(lora_sources_entry(out, text, rule, block, &s, err));
+    if (is_a ? s->has_a : s->has_b)
+        return err_set(err, MOTE_E_FORMAT, "adapter tensor '%.*s' is there twice: also as '%s'",
+                       STR_ARG(t->name), s->name);
     *(is_a ? &s->a : &s->b) = (lora_values){.data = file + t->offset,
                                             .format = quant_get(formats[t->type]),
                                             .rows = t->dims[0],

@@ -51,15 +51,16 @@ static inline void *nn_worker(const nn *n, uint32_t worker)
 /* Input of a matrix product, for every row of a pass: f32 values and their quantised forms.
  * nn_acts_take sizes the buffers. */
 typedef struct nn_acts {
-    float *x;                        /* [batch][cols] */
-    int8_t *q32;                     /* [batch][cols] */
-    int8_t *q256;                    /* [batch][cols] */
-    float *d32;                      /* [batch][cols / 32] */
-    float *d256;                     /* [batch][cols / 256] */
-    int16_t *sum32;                  /* [batch][cols / 32] */
-    int16_t *sum256;                 /* [batch][cols / 16] */
-    size_t cols;                     /* of the current rows */
-    const struct nn_lora_rows *lora; /* adapters of the rows; NULL: none */
+    float *x;        /* [batch][cols] */
+    int8_t *q32;     /* [batch][cols] */
+    int8_t *q256;    /* [batch][cols] */
+    float *d32;      /* [batch][cols / 32] */
+    float *d256;     /* [batch][cols / 256] */
+    int16_t *sum32;  /* [batch][cols / 32] */
+    int16_t *sum256; /* [batch][cols / 16] */
+    size_t cols;     /* of the current rows */
+    /* Adapters of the rows; NULL: none. */
+    const struct nn_lora_rows *lora;
 } nn_acts;
 
 /* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. NN_UNPACKED: some
@@ -149,7 +150,7 @@ void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, con
 /* ---- LoRA adapters (lora_rows.c) ----
  *
  * An adapter changes y = W x to y + B (s A x), with A [rank][cols] and B [rows][rank]. Rows of a pass
- * may have different adapters. docs/lora.md has the order of all sums. */
+ * may have different adapters. docs/numerics.md has the order of all sums. */
 
 enum {
     NN_LORA_PANEL = 256,       /* outputs of B that are stored together */
@@ -161,7 +162,7 @@ enum {
 typedef struct nn_lora_pair {
     nn_matrix a;    /* [rank][cols], F32, F16 or BF16; no rows: the matrix is not adapted */
     const float *b; /* panels of NN_LORA_PANEL outputs, [rank][outputs of the panel] each */
-    double scale;   /* alpha / rank */
+    double scale;   /* of the file: alpha / rank, or alpha / sqrt(rank) */
 } nn_lora_pair;
 
 /* The adapters of a session, applied in this order. */

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from api_rig import Server, case, equal, main, post, request
 
@@ -116,6 +117,29 @@ def prefixes_are_not_shared(server):
     first = post(server, CHAT, body(base + ":nib", long))["choices"][0]["message"]
     fresh = post(server, CHAT, body(base + ":nib", long, cache_prompt=False))["choices"][0]["message"]
     equal(first, fresh)
+
+
+@case
+def prefixes_on_disk_are_not_shared(_):
+    """Restarted servers restore a prefix only for the adapter, its contents and the scale that it was computed with."""
+    long = "Remember the words apple, pear, stone, river, cloud and tree. " * 12 + NAME
+
+    def restarted(directory, suffix, lora):
+        flags = ("--cache-disk", "64MB", "--lora", lora)
+        with Server(*flags, env={"MOTE_CACHE": directory}) as server:
+            reply = post(server, CHAT, body(base_of(server) + suffix, long))
+        return reply["mote"]["cache"]["from"], reply["choices"][0]["message"]["content"]
+
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as fresh:
+        nib = f"nib:{NIB}"
+        plain, adapted = restarted(directory, "", nib), restarted(directory, ":nib", nib)
+        equal((plain[0], adapted[0]), ("none", "none"))
+        assert plain[1] != adapted[1], plain
+        equal(restarted(directory, "", nib), ("disk", plain[1]))
+        equal(restarted(directory, ":nib", nib), ("disk", adapted[1]))
+        equal(restarted(directory, ":other", f"other:{NIB}"), ("disk", adapted[1]))  # the name does not matter
+        equal(restarted(directory, ":nib", nib + "=0.5"), restarted(fresh, ":nib", nib + "=0.5"))
+        equal(restarted(directory, ":nib", nib + ".gguf")[0], "none")  # another file under the same name
 
 
 @case

@@ -56,6 +56,22 @@ def fill(work, lines):
 
 
 @case
+def lines_select_adapters(work):
+    nib = os.path.join(os.environ["DATA"], "golden/lora/nib")
+    with open(os.path.join(os.path.dirname(nib), "index.json"), encoding="utf-8") as f:
+        trained = json.load(f)["answers"]
+    fill(work, [{"custom_id": f"{model}{i}", "method": "POST", "url": "/v1/chat/completions",
+                 "body": {"model": model, "messages": [{"role": "user", "content": a["question"]}], "temperature": 0,
+                          "max_tokens": 40, "reasoning_effort": "none"}}
+                for i, a in enumerate(trained) for model in ("mote-tiny-BF16", "mote-tiny-BF16:nib")])
+    batch(work, "--lora", nib)
+    said = {r["custom_id"]: r["response"]["body"]["choices"][0]["message"]["content"] for r in results(work)}
+    for i, a in enumerate(trained):
+        equal(said[f"mote-tiny-BF16:nib{i}"], a["answer"])
+        assert said[f"mote-tiny-BF16{i}"] != a["answer"], said
+
+
+@case
 def forms_of_lines(work):
     fill(work, [
         files.line(0),

@@ -8,12 +8,15 @@ MOTE is the program, DATA the directory of the test models, KILL_AT a library of
 a program of it. mote-tiny-BF16.gguf and its mmproj were written by llama.cpp's converter, so
 checkpoint.py followed by `mote convert` must give their bytes.
 """
+import array
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -392,6 +395,83 @@ def case_gguf():
     demand("has an MTP block already" in done.stderr, done.stderr)
     done = mote("convert", TINY_MMPROJ, WORK / "o.gguf", code=None)
     demand("architecture 'clip' is not a Qwen 3.5 model" in done.stderr, done.stderr)
+
+
+# ---- adapters ----
+
+NIB = DATA / "golden/lora/nib"
+
+
+def bf16_bits(value):
+    """The nearest bf16, as an integer that orders like the values."""
+    bits = struct.unpack("<i", struct.pack("<f", value))[0]
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return bits if bits >= 0 else -0x8000 - bits
+
+
+def widened(kind, data):
+    if kind == F32:
+        return floats(data)
+    return floats(array.array("I", [b << 16 for b in array.array("H", bytes(data))]).tobytes())
+
+
+def compare_with_peft(merged):
+    """Rows of a merged file against those that PEFT's merge_and_unload gives. The sums have another order."""
+    peft, seen, others = Model(DATA / "golden/lora/merged.gguf"), 0, 0
+    for name, (_, _, data) in peft.tensors.items():
+        (cols, rows), kind = merged.tensors[name][0][:2], merged.tensors[name][1]
+        first, step = (3, 64) if rows >= 64 else (0, 1)
+        got, want = widened(kind, merged.tensors[name][2]), floats(data)
+        for i, value in enumerate(want):
+            mine = got[(first + i // cols * step) * cols + i % cols]
+            near = abs(bf16_bits(mine) - bf16_bits(value)) <= 1 if kind == BF16 else abs(mine - value) <= 1e-6
+            demand(near, f"{name}, value {i}: {mine}, PEFT has {value}")
+            others += kind == BF16 and bf16_bits(mine) != bf16_bits(value)
+        seen += len(want)
+    demand(seen > 20000 and others * 1000 <= seen, f"{others} of {seen} values differ from PEFT's in their last bit")
+
+
+def output_adapter(path):
+    """An adapter of the output head."""
+    w = Writer()
+    for key, value in (("general.architecture", "qwen35"), ("general.type", "adapter"), ("adapter.type", "lora")):
+        w.text(key, value)
+    w.scalar("adapter.lora.alpha", 6, 1.0)
+    rows = Model(TINY).tensors["token_embd.weight"][0][1]
+    w.tensor("output.weight.lora_a", [256, 1], "f32")
+    w.tensor("output.weight.lora_b", [1, rows], "f32")
+    w.write(path, lambda f, name, *_: f.write(b"\0" * 4 * (256 if name.endswith("a") else rows)))
+
+
+def case_lora():
+    mote("convert", tiny("source"), WORK / "wide.gguf", "--dtype", "f32", "--no-vision")
+    adapted = r"blk\.[0-7]\.(attn_(q|k|v|output|qkv|gate)|ssm_(alpha|beta|out)|ffn_(gate|up|down))\.weight"
+    for base in (TINY, WORK / "wide.gguf"):
+        out = WORK / f"merged-{base.name}"
+        mote("convert", "--lora", NIB, base, out)
+        plain, merged = Model(base), Model(out)
+        demand(list(plain.tensors) == list(merged.tensors), "tensors of a merged file")
+        for name, (dims, kind, data) in merged.tensors.items():
+            was = plain.tensors[name]
+            demand((dims, kind) == was[:2], f"{name}: shape or type")
+            demand((bytes(data) != bytes(was[2])) == bool(re.fullmatch(adapted, name)), f"{name}: changed or not")
+        compare_with_peft(merged)
+    mote("convert", "--lora", f"{NIB}.gguf", TINY, WORK / "same.gguf")
+    same(WORK / "same.gguf", WORK / f"merged-{TINY.name}", "the adapter as a GGUF file")
+    mote("convert", "--lora", f"{NIB}=-0.5", "--lora", f"{NIB}=1.5", TINY, WORK / "both.gguf")
+    compare_with_peft(Model(WORK / "both.gguf"))
+    # Without --lora it answers as the adapter does.
+    with open(DATA / "golden/lora/index.json", encoding="utf-8") as f:
+        for answer in json.load(f)["answers"]:
+            done = mote("run", WORK / "same.gguf", "--temp", "0", "--think", "off", "-q", answer["question"])
+            demand(done.stdout.strip() == answer["answer"], f"{answer}: {done.stdout}")
+    # What cannot be merged, and a partial file of other adapters.
+    output_adapter(WORK / "head.gguf")
+    for base, lora, text in ((DATA / "mote-tiny-Q4_K_M.gguf", NIB, "merge into a BF16, F16 or F32 file"),
+                             (TINY, WORK / "head.gguf", "shares with its token embedding"),
+                             (WORK / "source", NIB, "--lora merges into a GGUF file"),
+                             (TINY, f"{NIB}=0", "other than 0"), (TINY, WORK / "none", "none")):
+        refused(base, text, "--lora", lora)
 
 
 # ---- mote quantize ----

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests/hub"))
 from double import TOKEN, Double  # noqa: E402
 
 MOTE, DATA = os.path.abspath(os.environ["MOTE"]), os.path.abspath(os.environ["DATA"])
-PAGES = ("tutorial", "clients", "coming-from", "networks", "private-models", "service", "storage")
+PAGES = ("tutorial", "clients", "coming-from", "fine-tuning", "networks", "private-models", "service", "storage")
 PATIENCE = 300
 MARK = "\x01"
 # A command that ends with & is a server: the next command waits until it says that it listens, or has ended.
@@ -120,7 +120,13 @@ def installed(guide):
     subprocess.run([MOTE, "pull", "-q", "qwen3.5:4b"], env=guide.env, check=True, stdout=subprocess.DEVNULL)
 
 
-BEFORE = {"coming-from": ollama_store, "clients": installed}
+def trained(guide):
+    """mote-tiny, and the adapter of the page as PEFT has written it."""
+    shutil.copy(os.path.join(DATA, "mote-tiny-BF16.gguf"), os.path.join(guide.home, "mote-tiny.gguf"))
+    shutil.copytree(os.path.join(DATA, "golden/lora/nib"), os.path.join(guide.home, "nib"))
+
+
+BEFORE = {"coming-from": ollama_store, "clients": installed, "fine-tuning": trained}
 
 
 def fill(hub):

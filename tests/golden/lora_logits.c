@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lora_logits.c - mote-tiny with a trained adapter against PEFT: logits, greedy answers, the same
- * adapter as a GGUF file, and merged into the weights.
+ * lora_logits.c - mote-tiny with a trained adapter against PEFT: logits, greedy answers, and the
+ * same adapter as a GGUF file.
  */
 #include "golden/compare.h"
 #include "support/json.h"

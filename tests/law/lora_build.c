@@ -76,7 +76,8 @@ void lora_build(const char *path, const mote_model *model, const lora_recipe *re
         rig_fail("no memory");
     b->random = (rig_random){.seed = recipe->seed};
     test_gguf_begin(&b->file);
-    test_gguf_str(&b->file, "general.architecture", "qwen35");
+    test_gguf_str(&b->file, "general.architecture",
+                  model->hp.n_experts > 0 ? "qwen35moe" : "qwen35");
     test_gguf_str(&b->file, "general.type", "adapter");
     test_gguf_str(&b->file, "general.name", "random");
     test_gguf_str(&b->file, "adapter.type", "lora");

@@ -71,9 +71,9 @@ static mote_status open_gguf(mote_lora **out, const gguf_fault *f, mote_error *e
     return mote_lora_open(out, model, path, err);
 }
 
-/* A directory of PEFT for one module. */
-static mote_status open_peft(mote_lora **out, const char *config, const char *module,
-                             mote_error *err)
+/* A directory of PEFT with two tensors, shaped like A and B of one module. */
+static mote_status open_peft_as(mote_lora **out, const char *config, const char *name_a,
+                                const char *name_b, mote_error *err)
 {
     char directory[256], path[300], header[600];
     rig_temp_path(directory, sizeof directory, "peft");
@@ -82,10 +82,10 @@ static mote_status open_peft(mote_lora **out, const char *config, const char *mo
     write_file(path, config, strlen(config));
     const int n =
         snprintf(header, sizeof header,
-                 "{\"base_model.model.%s.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[%d,%d],"
-                 "\"data_offsets\":[0,%zu]},\"base_model.model.%s.lora_B.weight\":{\"dtype\":"
+                 "{\"base_model.model.%s.weight\":{\"dtype\":\"F32\",\"shape\":[%d,%d],"
+                 "\"data_offsets\":[0,%zu]},\"base_model.model.%s.weight\":{\"dtype\":"
                  "\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]}}",
-                 module, RANK, EMBD, sizeof a, module, FF, RANK, sizeof a, sizeof a + sizeof b);
+                 name_a, RANK, EMBD, sizeof a, name_b, FF, RANK, sizeof a, sizeof a + sizeof b);
     const uint64_t length = (uint64_t)n;
     unsigned char *bytes = malloc(8 + (size_t)n + sizeof a + sizeof b);
     assert_non_null(bytes);
@@ -97,6 +97,15 @@ static mote_status open_peft(mote_lora **out, const char *config, const char *mo
     write_file(path, bytes, 8 + (size_t)n + sizeof a + sizeof b);
     free(bytes);
     return mote_lora_open(out, model, directory, err);
+}
+
+static mote_status open_peft(mote_lora **out, const char *config, const char *module,
+                             mote_error *err)
+{
+    char name_a[128], name_b[128];
+    snprintf(name_a, sizeof name_a, "%s.lora_A", module);
+    snprintf(name_b, sizeof name_b, "%s.lora_B", module);
+    return open_peft_as(out, config, name_a, name_b, err);
 }
 
 /* ---- refusals ---- */
@@ -126,6 +135,9 @@ static void gguf_faults_are_named(void **state)
         {{"adapter", "lora", "llama", sound.tensor, RANK, EMBD, false, false, 8},
          MOTE_E_MISMATCH,
          "'llama'"},
+        {{"adapter", "lora", "qwen35moe", sound.tensor, RANK, EMBD, false, false, 8},
+         MOTE_E_MISMATCH,
+         "'qwen35moe'; the model has qwen35"},
         {{"adapter", "lora", "qwen35", "blk.99.ffn_gate.weight", RANK, EMBD, false, false, 8},
          MOTE_E_UNSUPPORTED,
          "blk.99.ffn_gate"},
@@ -178,6 +190,8 @@ static void peft_faults_are_named(void **state)
          MOTE_E_UNSUPPORTED, "modules_to_save"},
         {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"bias\":\"all\"}", MODULE, MOTE_E_UNSUPPORTED,
          "bias 'all'"},
+        {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"init_lora_weights\":\"pissa_niter_16\"}",
+         MODULE, MOTE_E_UNSUPPORTED, "'pissa_niter_16'"},
         {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"alpha_pattern\":{\".*gate\":4}}", MODULE,
          MOTE_E_UNSUPPORTED, "alpha_pattern"},
         {"{\"peft_type\":\"LORA\",\"lora_alpha\":8}", "model.visual.blocks.0.attn.qkv",
@@ -197,6 +211,18 @@ static void peft_faults_are_named(void **state)
         const mote_status got = open_peft(&opened, cases[i].config, cases[i].module, &err);
         expect_refused(got, opened, &err, cases[i].status, cases[i].words);
     }
+}
+
+/* Two names of the same module: which one would count? */
+static void peft_tensors_are_there_once(void **state)
+{
+    mote_lora *opened;
+    mote_error err = {0};
+    (void)state;
+    const mote_status got =
+        open_peft_as(&opened, "{\"peft_type\":\"LORA\",\"lora_alpha\":8}",
+                     "model.layers.0.mlp.gate_proj.lora_A", MODULE ".lora_A", &err);
+    expect_refused(got, opened, &err, MOTE_E_FORMAT, "is there twice");
 }
 
 static void missing_files_are_named(void **state)
@@ -261,6 +287,7 @@ static void scales_follow_the_configuration(void **state)
     MUST(
         open_peft(&pattern,
                   "{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"bias\":\"none\",\"use_dora\":false,"
+                  "\"init_lora_weights\":\"gaussian\","
                   "\"modules_to_save\":null,\"alpha_pattern\":{\"up_proj\":1,\"mlp.gate_proj\":2}}",
                   "model.layers.0.mlp.gate_proj", &err),
         &err); /* s = 2 / 4 */
@@ -406,6 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_faults_are_named),
         cmocka_unit_test(peft_faults_are_named),
+        cmocka_unit_test(peft_tensors_are_there_once),
         cmocka_unit_test(missing_files_are_named),
         cmocka_unit_test(scales_follow_the_configuration),
         cmocka_unit_test(merge_adds_the_product),

@@ -3,9 +3,10 @@
 """golden/lora: an adapter that PEFT trains on mote-tiny, and the logits of mote-tiny with it.
 
 The adapter changes all matrices that mote adapts, so a wrong order of value heads shows in the logits. It is stored in
-bf16, and the logits are computed with the rounded values in fp32.
+bf16, and the logits are computed with the rounded values in fp32. `lora.py merged` only writes merged.gguf.
 """
 import json
+import sys
 
 import gguf
 import numpy as np
@@ -75,6 +76,19 @@ def tiled(rows, per_head):
     return np.ascontiguousarray(heads.transpose(1, 0, 2, 3)).reshape(shape)
 
 
+def in_gguf_order(module, matrix, rows=True, columns=True):
+    """A matrix of a module, or only the rows or columns of one: value heads as in GGUF."""
+    if rows and module == "linear_attn.in_proj_qkv":
+        matrix = np.concatenate([matrix[:2 * KEY_HEADS * DIM], tiled(matrix[2 * KEY_HEADS * DIM:], DIM)])
+    elif rows and module == "linear_attn.in_proj_z":
+        matrix = tiled(matrix, DIM)
+    elif rows and module in ("linear_attn.in_proj_a", "linear_attn.in_proj_b"):
+        matrix = tiled(matrix, 1)
+    elif columns and module == "linear_attn.out_proj":
+        matrix = np.ascontiguousarray(tiled(np.ascontiguousarray(matrix.T), DIM).T)
+    return matrix
+
+
 def write_gguf(directory, path):
     """The adapter as a GGUF file. llama.cpp's converter (2026-11) cannot reorder the columns of out_proj."""
     writer = gguf.GGUFWriter(path, "qwen35")
@@ -85,15 +99,7 @@ def write_gguf(directory, path):
     for name, value in sorted(load_file(directory / "adapter_model.safetensors").items()):
         parts = name.removeprefix("base_model.model.model.language_model.layers.").split(".")
         layer, module, kind = parts[0], ".".join(parts[1:3]), parts[3]
-        data = value.float().numpy()
-        if kind == "lora_B" and module == "linear_attn.in_proj_qkv":
-            data = np.concatenate([data[:2 * KEY_HEADS * DIM], tiled(data[2 * KEY_HEADS * DIM:], DIM)])
-        elif kind == "lora_B" and module == "linear_attn.in_proj_z":
-            data = tiled(data, DIM)
-        elif kind == "lora_B" and module in ("linear_attn.in_proj_a", "linear_attn.in_proj_b"):
-            data = tiled(data, 1)
-        elif kind == "lora_A" and module == "linear_attn.out_proj":
-            data = np.ascontiguousarray(tiled(np.ascontiguousarray(data.T), DIM).T)
+        data = in_gguf_order(module, value.float().numpy(), rows=kind == "lora_B", columns=kind == "lora_A")
         writer.add_tensor(f"blk.{layer}.{NAMES[module]}.weight.{kind.lower()}", data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -101,14 +107,37 @@ def write_gguf(directory, path):
     writer.close()
 
 
+def write_merged(adapter, path):
+    """Rows of the matrices of layers 0 and 3 after PEFT's merge_and_unload, in fp32: 3, 67, 131, ..., or all if few."""
+    model = PeftModel.from_pretrained(load_tiny().hf, adapter, torch_dtype=torch.float32).float()
+    state = model.merge_and_unload().state_dict()
+    writer = gguf.GGUFWriter(path, "qwen35")
+    for layer in (0, 3):
+        for module, name in NAMES.items():
+            matrix = state.get(f"model.language_model.layers.{layer}.{module}.weight")
+            if matrix is not None:
+                matrix = in_gguf_order(module, matrix.numpy())
+                writer.add_tensor(f"blk.{layer}.{name}.weight",
+                                  np.ascontiguousarray(matrix[3::64] if len(matrix) >= 64 else matrix))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main():
-    torch.manual_seed(7)
-    enc, out = encoder(), GOLDEN / "lora"
+    out = GOLDEN / "lora"
     adapter = out / "nib"
+    if sys.argv[1:] == ["merged"]:
+        write_merged(adapter, out / "merged.gguf")
+        return
+    torch.manual_seed(7)
+    enc = encoder()
     trained = train(load_tiny().hf, enc)
     trained.save_pretrained(adapter)
     round_adapter(adapter)
     write_gguf(adapter, out / "nib.gguf")
+    write_merged(adapter, out / "merged.gguf")
     model = PeftModel.from_pretrained(load_tiny().hf, adapter, torch_dtype=torch.float32).float()
     model.eval()
     text = []
@@ -136,10 +165,11 @@ def main():
         "argmax": logits[POSITIONS].argmax(-1).tolist(), "answers": answers})
     (out / "README.md").write_text("""# golden/lora
 
-`nib`: a LoRA adapter of mote-tiny, trained with PEFT 0.21 (rank 4, alpha 12) on four questions, stored in
-bf16. `nib.gguf`: the same as a GGUF adapter. `ids`, `logits`: 130 tokens and the logits of mote-tiny
-(bf16 weights up-cast to fp32) with the adapter at the positions in `index.json`. `answers`: greedy answers of both together. Made by
-`tools/goldens/lora.py`.
+`nib`: a LoRA adapter of mote-tiny, trained with PEFT 0.21 (rank 4, alpha 12) on four questions, stored in bf16.
+`nib.gguf`: the same as a GGUF adapter. `ids`, `logits`: 130 tokens and the logits of mote-tiny (bf16 weights up-cast to
+fp32) with the adapter at the positions in `index.json`. `answers`: greedy answers of both together. `merged.gguf`: rows
+3, 67, 131, ... of the matrices of layers 0 and 3 after PEFT's `merge_and_unload` in fp32, in the order of GGUF files;
+all rows of matrices with fewer than 64. Made by `tools/goldens/lora.py`.
 """)
 
 

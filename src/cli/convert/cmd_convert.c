@@ -262,8 +262,7 @@ const cli_command cmd_convert = {
         "goes to an mmproj file next to OUT, because llama.cpp loads no file that has both. The "
         "bytes are those of llama.cpp's converter; docs/convert.md lists the differences.\n"
         "FILE is a GGUF file, or any part of a split one. OUT gets all parts. With --lora, which "
-        "needs "
-        "a BF16, F16 or F32 file, OUT gets the weights with the adapters.\n"
+        "needs a BF16, F16 or F32 file, OUT gets the weights with the adapters.\n"
         "Source tensors that are in no output are reported. Less than 1 GB of memory is needed for "
         "any size. Data are written to OUT.partial; after an interruption the same command "
         "continues.",

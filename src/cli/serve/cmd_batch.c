@@ -32,6 +32,7 @@ typedef struct batch_options {
     uint64_t limit;
     uint64_t kv_tokens;
     uint64_t preset;
+    flag_list loras;
     bool fail_fast;
     bool restart;
     load_options load;
@@ -121,11 +122,14 @@ static const cli_flag request_flags[] = {
     {REQUEST_PRESET_FLAG, .at = AT(preset)},
 };
 
+static const cli_flag adapter_flags[] = {{SERVED_LORA_FLAG, .at = AT(loras)}};
+
 static const flag_group batch_groups[] = {
     FLAG_GROUP("Model", model_flags, 0),
     FLAG_GROUP("Batch", batch_flags, 0),
     FLAG_GROUP("Capacity", capacity_flags, 0),
     FLAG_GROUP("Requests", request_flags, 0),
+    FLAG_GROUP("Adapters", adapter_flags, 0),
     /* Without the first two flags: --context and --memory have other meanings here. */
     {"Machine", load_flags + 2, LOAD_N_FLAGS - 2, offsetof(batch_options, load)},
 };
@@ -369,6 +373,7 @@ static int batch_work(batch_state *b, const cli_call *call)
         *models = (serve_models){.arguments = &f->model,
                                  .n = f->model != NULL,
                                  .mmproj = f->mmproj,
+                                 .lora_files = &f->loras,
                                  .catalog = {.config = call->config},
                                  .isa = (mote_isa)f->load.isa};
         batch_server_options(o, f);

@@ -239,7 +239,7 @@ static int serve_run(const cli_call *call)
                            .n = call->n_words,
                            .name = f->name,
                            .mmproj = f->mmproj,
-                           .lora_files = &f->lora.files,
+                           .lora_files = &f->loras,
                            .catalog = {.config = call->config},
                            .isa = (mote_isa)f->load.isa};
     strbuf keys = {0}, system = {0};

@@ -174,15 +174,7 @@ static const cli_flag request_flags[] = {
          "every request and prevents prefix reuse"},
 };
 
-static const cli_flag serve_lora_flags[] = {
-    {.name = "lora",
-     .kind = FLAG_LIST,
-     .value = "[NAME:]FILE[=SCALE]",
-     .at = AT(lora.files),
-     .help =
-         "LoRA adapter that requests select, as model MODEL:NAME or in mote.lora: a GGUF file or "
-         "a directory of PEFT; NAME is that of the file if it is not given; repeatable"},
-};
+static const cli_flag adapter_flags[] = {{SERVED_LORA_FLAG, .at = AT(loras)}};
 
 static const cli_flag reply_flags[] = {
     {.name = "name",
@@ -210,7 +202,7 @@ const flag_group serve_flag_groups[SERVE_N_FLAG_GROUPS] = {
     FLAG_GROUP("Images", image_flags, 0),
     FLAG_GROUP("Requests", request_flags, 0),
     TEMPLATE_FLAG_GROUP(offsetof(serve_options, template)),
-    FLAG_GROUP("Adapters", serve_lora_flags, 0),
+    FLAG_GROUP("Adapters", adapter_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
     /* Without the first two flags: --context and --memory have other meanings here. */
     {"Machine", load_flags + 2, LOAD_N_FLAGS - 2, offsetof(serve_options, load)},

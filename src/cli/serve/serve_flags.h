@@ -18,6 +18,11 @@
     .initial = "auto",                                                                             \
     .help =                                                                                        \
         "sampling recommended by the model's authors for this task, unless the request sets it"
+/* Without `at`: adapters that requests select. */
+#define SERVED_LORA_FLAG                                                                           \
+    .name = "lora", .kind = FLAG_LIST, .value = "[NAME:]FILE[=SCALE]",                             \
+    .help = "LoRA adapter that requests select, as model MODEL:NAME or in mote.lora: a GGUF file " \
+            "or a directory of PEFT; NAME is that of the file if it is not given; repeatable"
 
 typedef struct serve_options {
     flag_list listen;
@@ -48,7 +53,7 @@ typedef struct serve_options {
     bool no_soft_switch;
     bool keep_billing_header;
     template_options template;
-    lora_options lora;
+    flag_list loras;
     flag_list limits;
     const char *mmproj;
     uint64_t image_tokens;

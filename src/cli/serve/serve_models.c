@@ -134,6 +134,8 @@ static int models_open_lora(serve_models *m, const char *given)
     return CLI_DONE;
 }
 
+_Static_assert((int)FLAG_LIST_MAX <= (int)SERVED_MAX_LORAS, "one for each --lora");
+
 /* Opens the adapters, which belong to the only model. */
 static int models_open_loras(serve_models *m)
 {
@@ -141,7 +143,7 @@ static int models_open_loras(serve_models *m)
     if (m->lora_files == NULL)
         return CLI_DONE;
     if (m->lora_files->n > 0 && m->n != 1)
-        return msg_usage("--lora needs a single model (try: mote serve MODEL --lora FILE)");
+        return msg_usage("--lora needs a single model: name it");
     for (size_t i = 0; i < m->lora_files->n && code == CLI_DONE; i++)
         code = models_open_lora(m, m->lora_files->items[i]);
     return code;

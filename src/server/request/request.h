@@ -53,13 +53,9 @@ typedef struct request {
     json_doc *body;
     const json_node *root; /* of body: an object */
     server_context *ctx;
-    model_entry *entry;                  /* set by request_find_model(); NULL: no such model */
-    served_model *served;                /* set by request_use_model(), with a lease; NULL: none */
-    str think_word;                      /* thinking setting behind the model name; may be empty */
-    const served_lora *name_lora;        /* adapter behind the model name; NULL: none */
-    mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: adapters, set by request_model() */
-    size_t n_loras;
-    char shown_model[MODEL_NAME_BYTES + 64]; /* name in the reply: with the adapter behind it */
+    model_entry *entry;               /* set by request_find_model(); NULL: no such model */
+    served_model *served;             /* set by request_use_model(), with a lease; NULL: none */
+    str think_word;                   /* thinking setting behind the model name; may be empty */
     bool known_model;                 /* the name matches `entry`, or the request has no name */
     const request_defaults *settings; /* values for fields the request does not set */
     bool strict;                      /* unknown fields are errors */
@@ -70,7 +66,11 @@ typedef struct request {
     bool background;                  /* other requests come first */
     bool (*hook)(void *ctx);          /* called while texts are tokenized; false: stop */
     void *hook_ctx;
-    bool admin; /* the key has scope admin */
+    const served_lora *name_lora;        /* adapter behind the model name; NULL: none */
+    mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: adapters, set by request_model() */
+    size_t n_loras;
+    char shown_model[MODEL_NAME_BYTES + 64]; /* name in the reply: with the adapter behind it */
+    bool admin;                              /* the key has scope admin */
     bool has_keep_alive;
     double keep_alive; /* idle seconds before unload after this request; negative: never */
     bool load;         /* load the model and generate nothing */
