@@ -88,9 +88,11 @@ typedef void kern_rope_fn(float *x, const float *cos, const float *sin, size_t n
 
 /* Adds a product of low rank to finished products. Each y is a chain over j that starts from its
  * value. */
+enum { KERN_LOW_RANK_PAD = 16 };
 typedef struct kern_low_rank_args {
-    const float *b; /* [rank] rows of n values, b_stride apart */
-    size_t b_stride;
+    const void *b;   /* [rank] rows of n values, b_stride apart: floats, or halves */
+    bool halves;     /* rows are readable up to a multiple of KERN_LOW_RANK_PAD values */
+    size_t b_stride; /* values */
     size_t rank;
     const float *x; /* [tokens] rows of rank values, x_stride apart */
     size_t x_stride;

@@ -3,13 +3,18 @@
  * lora.c - the matrices that an adapter may change, and adapters in memory; see lora.h.
  *
  * A keeps its format if that is F32, F16 or BF16: the kernels widen it exactly, so the result is
- * that of f32 values and fewer bytes are read per step. All other values become f32. B is transposed
- * and stored in panels, as nn.h says.
+ * that of f32 values and fewer bytes are read per step. All other values become f32.
+ *
+ * B is transposed and stored in panels, as nn.h says. If its values, times a power of two, are
+ * halves, it is stored as halves and the scale is divided by that power. All products B a are the
+ * same numbers then. This holds for F16, and in practice for BF16: training seldom leaves values of
+ * a matrix that are 2^32 apart.
  */
 #include "model/lora.h"
 
 #include "base/ckd.h"
 #include "base/mem.h"
+#include "quant/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -220,18 +225,66 @@ static void bind_a(lora_binder *b, const lora_source *s, nn_lora_pair *pair, flo
                           .row_bytes = row_bytes};
 }
 
-static void bind_b(lora_binder *b, const lora_source *s, nn_lora_pair *pair, float *one)
+/* The place of B[row][j] in its panels. */
+static size_t panel_at(size_t rows, size_t rank, size_t row, size_t j)
+{
+    const size_t first = row / NN_LORA_PANEL * NN_LORA_PANEL;
+    return first * rank + j * nn_lora_stride(rows, first) + (row - first);
+}
+
+static float pair_b(const nn_lora_pair *pair, size_t at)
+{
+    return pair->halves ? half_f16_to_f32(((const uint16_t *)pair->b)[at])
+                        : ((const float *)pair->b)[at];
+}
+
+/* True if all values of B times 2^*shift are halves. The largest of them becomes less than 2^15. */
+static bool b_fits_halves(const lora_source *s, int *shift)
+{
+    const size_t rank = (size_t)s->b.cols;
+    float one[LORA_MAX_RANK], largest = 0;
+    bool fits = true;
+    for (uint64_t row = 0; row < s->b.rows; row++) {
+        values_row(&s->b, row, one);
+        for (size_t j = 0; j < rank; j++)
+            largest = fabsf(one[j]) > largest ? fabsf(one[j]) : largest;
+    }
+    *shift = largest > 0 && largest < 1 ? 14 - ilogbf(largest) : 0;
+    *shift = *shift > 40 ? 40 : *shift;
+    const float factor = ldexpf(1, *shift);
+    for (uint64_t row = 0; row < s->b.rows && fits; row++) {
+        values_row(&s->b, row, one);
+        for (size_t j = 0; j < rank && fits; j++) {
+            const float value = one[j] * factor;
+            fits = half_f16_to_f32(half_f32_to_f16(value)) == value;
+        }
+    }
+    return fits;
+}
+
+static void bind_b(lora_binder *b, const lora_source *s, nn_lora_pair *pair)
 {
     const size_t rows = (size_t)s->b.rows, rank = (size_t)s->b.cols;
-    float *panels = arena_take(&b->memory, rows * rank, sizeof *panels);
+    const size_t padded = rows / NN_LORA_PANEL * NN_LORA_PANEL +
+                          nn_lora_stride(rows, rows / NN_LORA_PANEL * NN_LORA_PANEL);
+    float one[LORA_MAX_RANK];
+    int shift;
+    pair->halves = b_fits_halves(s, &shift);
+    void *panels = arena_take(&b->memory, padded * rank, pair->halves ? 2 : sizeof(float));
+    if (pair->halves)
+        pair->scale = ldexp(pair->scale, -shift);
     if (panels == NULL)
         return;
+    const float factor = ldexpf(1, shift);
     for (size_t row = 0; row < rows; row++) {
-        const size_t first = row / NN_LORA_PANEL * NN_LORA_PANEL;
-        const size_t n = rows - first < NN_LORA_PANEL ? rows - first : NN_LORA_PANEL;
         values_row(&s->b, source_row(s, b->hp, row), one);
-        for (size_t j = 0; j < rank; j++)
-            panels[first * rank + j * n + (row - first)] = one[j];
+        for (size_t j = 0; j < rank; j++) {
+            const size_t at = panel_at(rows, rank, row, j);
+            if (pair->halves)
+                ((uint16_t *)panels)[at] = half_f32_to_f16(one[j] * factor);
+            else
+                ((float *)panels)[at] = one[j];
+        }
     }
     pair->b = panels;
 }
@@ -249,8 +302,7 @@ static mote_status bind_sources(lora_binder *b, const lora_sources *sources, lor
         widest = s->a.cols > widest ? (size_t)s->a.cols : widest;
         l->rank = s->a.rows > l->rank ? (uint32_t)s->a.rows : l->rank;
     }
-    float *one =
-        arena_take(&b->memory, widest > LORA_MAX_RANK ? widest : LORA_MAX_RANK, sizeof *one);
+    float *one = arena_take(&b->memory, widest, sizeof *one);
     l->pairs = arena_take(&b->memory, l->n_pairs, sizeof *l->pairs);
     l->n_adapted = 0;
     l->parameters = 0;
@@ -259,9 +311,9 @@ static mote_status bind_sources(lora_binder *b, const lora_sources *sources, lor
         const nn_matrix *m = lora_find_matrix(b->w, b->hp, s->rule, s->block);
         nn_lora_pair counted, *pair = l->pairs != NULL ? &l->pairs[m->id] : &counted;
         const double rank = (double)s->a.rows;
-        bind_a(b, s, pair, one);
-        bind_b(b, s, pair, one);
         pair->scale = s->root ? s->alpha / sqrt(rank) : s->alpha / rank;
+        bind_a(b, s, pair, one);
+        bind_b(b, s, pair);
         l->n_adapted++;
         l->parameters += s->a.rows * (s->a.cols + s->b.rows);
     }
@@ -300,9 +352,7 @@ void lora_pair_merge(const nn_lora_pair *pair, float scale, size_t first, size_t
         for (size_t j = 0; j < rank; j++) {
             pair->a.format->decode(pair->a.data + j * pair->a.row_bytes + at * each, width, part);
             for (size_t i = 0; i < n; i++) {
-                const size_t panel = (first + i) / NN_LORA_PANEL * NN_LORA_PANEL;
-                const size_t outputs = rows - panel < NN_LORA_PANEL ? rows - panel : NN_LORA_PANEL;
-                const float b = s * pair->b[panel * rank + j * outputs + (first + i - panel)];
+                const float b = s * pair_b(pair, panel_at(rows, rank, first + i, j));
                 float *row = values + i * cols + at;
                 for (size_t c = 0; c < width; c++)
                     row[c] += b * part[c];

@@ -197,8 +197,9 @@ static void up_panel(const up_run *run, size_t product, const nn_lora_span *span
             continue;
         const size_t rank = pair->a.rows;
         const kern_low_rank_args args = {
-            .b = pair->b + first * rank,
-            .b_stride = n,
+            .b = (const char *)pair->b + first * rank * (pair->halves ? 2 : sizeof(float)),
+            .halves = pair->halves,
+            .b_stride = nn_lora_stride(p->w->rows, first),
             .rank = rank,
             .x = low_row(l, product, span->row) + before,
             .x_stride = l->rank,

@@ -160,10 +160,18 @@ enum {
 
 /* The adapter of one matrix. */
 typedef struct nn_lora_pair {
-    nn_matrix a;    /* [rank][cols], F32, F16 or BF16; no rows: the matrix is not adapted */
-    const float *b; /* panels of NN_LORA_PANEL outputs, [rank][outputs of the panel] each */
-    double scale;   /* of the file: alpha / rank, or alpha / sqrt(rank) */
+    nn_matrix a;   /* [rank][cols], F32, F16 or BF16; no rows: the matrix is not adapted */
+    const void *b; /* panels of NN_LORA_PANEL outputs, [rank][nn_lora_stride] each */
+    bool halves;   /* b has halves, else floats */
+    double scale;  /* alpha / rank, or alpha / sqrt(rank); divided by the factor of the halves */
 } nn_lora_pair;
+
+/* Values between the ranks of the panel of B that begins with output `first`. */
+static inline size_t nn_lora_stride(size_t rows, size_t first)
+{
+    const size_t n = rows - first < NN_LORA_PANEL ? rows - first : NN_LORA_PANEL;
+    return (n + KERN_LOW_RANK_PAD - 1) / KERN_LOW_RANK_PAD * KERN_LOW_RANK_PAD;
+}
 
 /* The adapters of a session, applied in this order. */
 typedef struct nn_lora_set {

@@ -443,10 +443,31 @@ static void low_rank_adds_last(const kern_low_rank_args *a)
     for (size_t t = 0; t < a->tokens; t++)
         for (size_t r = 0; r < a->n; r++) {
             float sum = 0.0f;
-            for (size_t j = 0; j < a->rank; j++)
-                sum = fmaf(a->b[j * a->b_stride + r], a->x[t * a->x_stride + j], sum);
+            kern_low_rank_args one = *a;
+            one.b = a->halves ? (const void *)((const uint16_t *)a->b + r)
+                              : (const void *)((const float *)a->b + r);
+            one.x = a->x + t * a->x_stride;
+            one.y = &sum;
+            one.tokens = one.n = 1;
+            k_low_rank_add_ref(&one);
             a->y[t * a->y_stride + r] += sum;
         }
+}
+
+/* Subnormal halves are 0. */
+static void low_rank_flushes_halves(const kern_low_rank_args *a)
+{
+    static uint16_t copy[1 << 16];
+    kern_low_rank_args flushed = *a;
+    const size_t n = a->rank == 0 ? 0 : (a->rank - 1) * a->b_stride + a->n;
+    if (a->halves && n <= sizeof copy / sizeof *copy) {
+        for (size_t i = 0; i < n; i++) {
+            const uint16_t half = ((const uint16_t *)a->b)[i];
+            copy[i] = (half & 0x7C00) == 0 ? half & 0x8000 : half;
+        }
+        flushed.b = copy;
+    }
+    k_low_rank_add_ref(&flushed);
 }
 
 /* The last token is missing if their number is odd. */
@@ -608,6 +629,7 @@ int main(void)
     PLANT(low_rank_add, k_low_rank_add_ref); /* correct: must pass */
     PLANT(low_rank_add, low_rank_adds_last);
     PLANT(low_rank_add, low_rank_takes_pairs);
+    PLANT(low_rank_add, low_rank_flushes_halves);
     PLANT(silu_mul, silu_by_libm);
     PLANT(max, max_takes_last_zero);
     PLANT(max, max_stops_at_nan);

@@ -64,9 +64,9 @@ static void add_pair(lora_builder *b, const char *name, const nn_matrix *m,
     snprintf(text, sizeof text, "%s.weight.lora_a", name);
     test_gguf_tensor(&b->file, text, recipe->type, 2, a, data, bytes);
     data = b->data[b->n++] =
-        random_tensor(&b->random, m->rows * recipe->rank, 0.05, TYPE_F32, &bytes);
+        random_tensor(&b->random, m->rows * recipe->rank, 0.05, recipe->type, &bytes);
     snprintf(text, sizeof text, "%s.weight.lora_b", name);
-    test_gguf_tensor(&b->file, text, TYPE_F32, 2, up, data, bytes);
+    test_gguf_tensor(&b->file, text, recipe->type, 2, up, data, bytes);
 }
 
 void lora_build(const char *path, const mote_model *model, const lora_recipe *recipe)

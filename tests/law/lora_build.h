@@ -13,7 +13,7 @@ typedef struct lora_recipe {
     float alpha;
     lora_parts parts;
     uint64_t seed;
-    uint32_t type; /* of A: GGUF type number of F32, F16 or BF16 */
+    uint32_t type; /* of A and B: GGUF type number of F32, F16 or BF16 */
 } lora_recipe;
 
 /* Writes an adapter for the model to `path`. */

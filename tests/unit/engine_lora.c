@@ -7,6 +7,7 @@
 #include "law/rig.h"
 
 #include "engine/engine_int.h"
+#include "quant/half.h"
 #include "support/data.h"
 #include "support/gguf_build.h"
 
@@ -310,6 +311,34 @@ static void scales_follow_the_configuration(void **state)
     mote_lora_close(NULL);
 }
 
+/* B as halves gives the bits of B as floats. The last rank has no effect, because its row of A is 0;
+ * only its values in B decide how B is stored. */
+static void halves_are_the_same_numbers(void **state)
+{
+    static float saved_a[RANK * EMBD], saved_b[FF * RANK];
+    mote_lora *halves, *floats;
+    mote_lora_info short_info, long_info;
+    mote_error err = {0};
+    (void)state;
+    memcpy(saved_a, a, sizeof a);
+    memcpy(saved_b, b, sizeof b);
+    memset(a + (RANK - 1) * EMBD, 0, EMBD * sizeof *a);
+    for (size_t i = 0; i < FF * RANK; i++) /* bf16 values, too small for halves without a factor */
+        b[i] = half_bf16_to_f32(half_f32_to_bf16(b[i] / 1024));
+    MUST(open_gguf(&halves, &sound, &err), &err);
+    b[RANK - 1] = 1.00001f;
+    MUST(open_gguf(&floats, &sound, &err), &err);
+    memcpy(a, saved_a, sizeof a);
+    memcpy(b, saved_b, sizeof b);
+    mote_lora_describe(halves, &short_info);
+    mote_lora_describe(floats, &long_info);
+    assert_true(short_info.bytes + FF * RANK * 2 == long_info.bytes);
+    expect_same(halves, 100, floats, 100, true);
+    expect_same(halves, 100, halves, 99, false);
+    mote_lora_close(halves);
+    mote_lora_close(floats);
+}
+
 /* ---- merging ---- */
 
 static void merge_adds_the_product(void **state)
@@ -436,6 +465,7 @@ int main(void)
         cmocka_unit_test(peft_tensors_are_there_once),
         cmocka_unit_test(missing_files_are_named),
         cmocka_unit_test(scales_follow_the_configuration),
+        cmocka_unit_test(halves_are_the_same_numbers),
         cmocka_unit_test(merge_adds_the_product),
         cmocka_unit_test(sessions_check_their_adapters),
         cmocka_unit_test(memory_is_planned),

@@ -9,20 +9,25 @@
 #include "kernels/vec/chain.h"
 
 /* One token, columns from r on: fewer than a tile has. */
-static inline void low_rank_tail(const kern_low_rank_args *a, const float *x, float *y, size_t r)
+CHAIN_INLINE void low_rank_tail(const kern_low_rank_args *a, const float *x, float *y, size_t r,
+                                const bool halves)
 {
     for (; r < a->n; r += VF_WIDTH) {
         const size_t left = a->n - r < VF_WIDTH ? a->n - r : VF_WIDTH;
         vf sum = vf_load_n(y + r, left);
-        for (size_t j = 0; j < a->rank; j++)
-            sum = vf_fma(vf_load_n(a->b + j * a->b_stride + r, left), vf_set(x[j]), sum);
+        for (size_t j = 0; j < a->rank; j++) {
+            const size_t at = j * a->b_stride + r;
+            const vf b = halves ? vf_load_f16((const uint16_t *)a->b + at)
+                                : vf_load_n((const float *)a->b + at, left);
+            sum = vf_fma(b, vf_set(x[j]), sum);
+        }
         vf_store_n(y + r, left, sum);
     }
 }
 
-static inline void body_low_rank_add(const kern_low_rank_args *a)
+CHAIN_INLINE void low_rank_rows(const kern_low_rank_args *a, const bool halves)
 {
-    const chain_shape shape = {.vectors = TILE_VECTORS};
+    const chain_shape shape = {.vectors = TILE_VECTORS, .halves = halves};
     const size_t tile = TILE_VECTORS * VF_WIDTH, whole = a->n / tile * tile;
     const chain_args args = {
         .m = a->b, .m_stride = a->b_stride, .len = a->rank, .width = whole, .resume = true};
@@ -36,8 +41,16 @@ static inline void body_low_rank_add(const kern_low_rank_args *a)
         }
         chain_group(&args, x, y, rows, shape);
         for (size_t i = 0; i < rows; i++)
-            low_rank_tail(a, x[i], y[i], whole);
+            low_rank_tail(a, x[i], y[i], whole, halves);
     }
+}
+
+static inline void body_low_rank_add(const kern_low_rank_args *a)
+{
+    if (a->halves)
+        low_rank_rows(a, true);
+    else
+        low_rank_rows(a, false);
 }
 
 #endif
