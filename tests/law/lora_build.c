@@ -35,12 +35,15 @@ static void *random_tensor(rig_random *r, size_t n, double size, uint32_t type, 
     return type == TYPE_F32 ? (void *)values : (void *)halves;
 }
 
-static bool recipe_has(const lora_recipe *recipe, const lora_rule *rule, bool mtp)
+/* A model with experts has no adapters of the feed-forward network; LORA_ONLY_FFN then means the output
+ * projections. */
+static bool recipe_has(const lora_recipe *recipe, const lora_rule *rule, bool mtp, bool experts)
 {
+    const bool projects = rule->place != LORA_MODEL && strstr(rule->gguf, "_out") != NULL;
     const bool ffn = strncmp(rule->gguf, "ffn_", 4) == 0;
     switch (recipe->parts) {
     case LORA_WITHOUT_MTP: return !mtp;
-    case LORA_ONLY_FFN: return ffn;
+    case LORA_ONLY_FFN: return experts ? projects : ffn;
     case LORA_ONLY_MIXERS: return !ffn && !mtp && rule->place != LORA_MODEL;
     default: return true;
     }
@@ -88,7 +91,7 @@ void lora_build(const char *path, const mote_model *model, const lora_recipe *re
             const nn_matrix *m = lora_find_matrix(&model->w, &model->hp, rule, block);
             char name[64];
             if (m == NULL || (rule->place == LORA_MODEL && block > 0) ||
-                !recipe_has(recipe, rule, block == model->hp.n_layers))
+                !recipe_has(recipe, rule, block == model->hp.n_layers, model->hp.n_experts > 0))
                 continue;
             if (rule->place == LORA_MODEL)
                 snprintf(name, sizeof name, "%s", rule->gguf);
