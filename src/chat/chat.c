@@ -168,6 +168,10 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
         return chat_out_of_memory(err);
     chat->engine = engine;
     chat->context = options != NULL ? options->context : 0;
+    if (options != NULL && options->loras != NULL && options->n_loras <= MOTE_MAX_LORAS) {
+        chat->n_loras = options->n_loras; /* more: mote_session_new refuses them */
+        memcpy(chat->loras, options->loras, options->n_loras * sizeof *chat->loras);
+    }
     chat->mode = options != NULL && options->official ? CHAT_OFFICIAL : CHAT_STABLE;
     mote_status status = chat_context_of(&chat->chat_ctx, mote_engine_model(engine), err);
     if (status == MOTE_OK && options != NULL)

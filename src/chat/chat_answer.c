@@ -523,7 +523,10 @@ mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options
         chat_disk_release(chat->disk);
     if (chat->session == NULL) /* a restore ended without memory */
         TRY(mote_session_new(&chat->session, chat->engine,
-                             &(mote_session_options){.context = chat->context}, err));
+                             &(mote_session_options){.context = chat->context,
+                                                     .loras = chat->loras,
+                                                     .n_loras = chat->n_loras},
+                             err));
     atomic_store(&chat->canceled, false);
     atomic_store(&chat->busy, true);
     mote_status status = answer_make(&a, err);

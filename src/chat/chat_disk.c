@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     MAX_RESTORES = 3,   /* of an answer: after damaged records it starts without the disk */
@@ -96,9 +97,11 @@ void chat_disk_release(chat_disk *d)
 }
 
 /* The namespace is that of a server without API keys. */
-static void disk_scope_of(const mote_engine *engine, disk_scope *scope)
+static void disk_scope_of(const mote_engine *engine, const mote_session *session, disk_scope *scope)
 {
-    disk_scope_init(scope, engine, spec_draft_of(engine) != NULL, 0, 0);
+    size_t n;
+    const mote_lora_use *loras = mote_session_loras(session, &n);
+    disk_scope_init(scope, engine, spec_draft_of(engine) != NULL, 0, disk_adapters(loras, n));
 }
 
 /* A save that was released ends with its next piece. */
@@ -118,7 +121,7 @@ bool chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_sess
     disk_wait_idle(d);
     mem_free(d->end.data);
     d->end = (disk_part){0};
-    disk_scope_of(engine, &scope);
+    disk_scope_of(engine, session, &scope);
     if (n < PROMPT_APART ||
         !disk_session_end_head(&d->end.head, &scope, mote_session_tokens(session), n, bytes) ||
         disk_cache_has(d->cache, d->end.head.key))
@@ -135,16 +138,22 @@ size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **sessi
                          const chat_disk_prompt *prompt)
 {
     const uint64_t context = mote_session_context(*session);
+    mote_lora_use loras[MOTE_MAX_LORAS];
+    size_t n_loras;
+    const mote_lora_use *held = mote_session_loras(*session, &n_loras);
+    memcpy(loras, held, n_loras * sizeof *loras); /* the session is freed */
     disk_scope scope;
     disk_prefix prefix = {.tokens = prompt->tokens,
                           .n = prompt->n,
                           .images = prompt->images,
                           .n_images = prompt->n_images,
                           .context = context,
-                          .with_end = true};
+                          .with_end = true,
+                          .loras = loras,
+                          .n_loras = n_loras};
     size_t have = prompt->have;
     mote_error ignored;
-    disk_scope_of(engine, &scope);
+    disk_scope_of(engine, *session, &scope);
     disk_cache_refresh(d->cache, &ignored);
     for (unsigned i = 0; i < MAX_RESTORES; i++) {
         disk_restore *restore;
@@ -162,7 +171,10 @@ size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **sessi
             return (size_t)mote_session_length(*session);
     }
     if (*session == NULL)
-        mote_session_new(session, engine, &(mote_session_options){.context = context}, &ignored);
+        mote_session_new(
+            session, engine,
+            &(mote_session_options){.context = context, .loras = loras, .n_loras = n_loras},
+            &ignored);
     return 0;
 }
 
@@ -172,7 +184,7 @@ void chat_disk_save(chat_disk *d, const mote_engine *engine, const mote_session 
     disk_scope scope;
     const bool all = extent == CHAT_DISK_ALL;
     disk_wait_idle(d);
-    disk_scope_of(engine, &scope);
+    disk_scope_of(engine, session, &scope);
     const disk_extent what = {.states = {.apart = all ? STATES_APART : PROMPT_APART,
                                          .most = all ? UINT64_MAX : prompt_end},
                               .end = d->end.data != NULL ? &d->end : NULL};

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/chat_int.h"
+#include "disk_cache/disk_session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,23 +29,20 @@ static mote_status chat_state_path(char out[PATH_ROOM], const char *path, mote_e
 
 /* ---- saving ---- */
 
-/* mote_engine_identity as 32 digits. */
+/* The binding of the disk cache as 32 digits: mote_engine_identity, combined with the adapters. */
 enum { IDENTITY_TEXT = 33 };
-static void chat_file_identity(char out[IDENTITY_TEXT], const mote_engine *engine)
+static void chat_file_identity(char out[IDENTITY_TEXT], const mote_chat *chat)
 {
-    unsigned char identity[MOTE_IDENTITY_BYTES];
-    uint64_t word[2];
-    _Static_assert(sizeof word == sizeof identity, "a 128-bit hash");
-    mote_engine_identity(engine, identity);
-    memcpy(word, identity, sizeof word);
-    snprintf(out, IDENTITY_TEXT, "%016llx%016llx", (unsigned long long)word[0],
-             (unsigned long long)word[1]);
+    disk_scope scope;
+    disk_scope_init(&scope, chat->engine, false, 0, disk_adapters(chat->loras, chat->n_loras));
+    snprintf(out, IDENTITY_TEXT, "%016llx%016llx", (unsigned long long)scope.binding.word[0],
+             (unsigned long long)scope.binding.word[1]);
 }
 
 static void chat_file_put(strbuf *out, const mote_chat *chat, str members)
 {
     char identity[IDENTITY_TEXT];
-    chat_file_identity(identity, chat->engine);
+    chat_file_identity(identity, chat);
     strbuf_text(out, "{\"mote_chat\": 1, \"engine\": \"");
     strbuf_text(out, identity);
     strbuf_text(out, "\", ");
@@ -167,7 +165,7 @@ static mote_status chat_file_read_chat(mote_chat *chat, const json_node *root, m
                        "not a conversation saved by mote (no \"mote_chat\": 1)");
     TRY(chat_file_read_tools(chat, json_node_get(root, "tools"), err));
     char identity[IDENTITY_TEXT];
-    chat_file_identity(identity, chat->engine);
+    chat_file_identity(identity, chat);
     const bool with_tokens =
         chat->session != NULL || str_is(json_node_text(json_node_get(root, "engine")), identity);
     const json_node *first = json_node_first(messages);

@@ -35,8 +35,10 @@ struct mote_chat {
     chat_parsed tools;
     chat_entry *entries; /* [room], n of them in use */
     size_t n, room;
-    uint64_t context; /* of the session */
-    chat_disk *disk;  /* NULL: none */
+    uint64_t context;                    /* of the session */
+    mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: of the session */
+    size_t n_loras;
+    chat_disk *disk; /* NULL: none */
     chat_disk_extent disk_extent;
     uint64_t disk_restored; /* tokens of the last prompt */
     atomic_bool busy;       /* mote_chat_answer() is running */

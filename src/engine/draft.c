@@ -118,7 +118,8 @@ void draft_complete(mote_session *s)
                                                      .hidden = hidden,
                                                      .angles = hidden + e->model->hp.n_embd,
                                                      .pos = pos,
-                                                     .pages = s->pages};
+                                                     .pages = s->pages,
+                                                     .lora = &s->lora};
     }
 }
 

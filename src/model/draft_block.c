@@ -222,8 +222,10 @@ void forward_keep_rows(const forward *f, const draft_row *rows, size_t n)
 {
     draft_run run = {.f = f, .rows = rows, .n = n, .join = join_acts(f)};
     attn_segment *seg = f->s.attention;
+    size_t spans = 0;
     pool_run(f->nn.pool, draft_join_task, &run, join_tasks(n));
     for (size_t i = 0; i < n; i++) {
+        spans = nn_lora_add(&f->s.lora, spans, i, 1, rows[i].lora);
         const bool follows =
             i > 0 && rows[i].pages == rows[i - 1].pages && rows[i].pos == rows[i - 1].pos + 1;
         if (i > 0 && !follows)

@@ -98,7 +98,9 @@ static int load_chat(conversation *t, const char *path, const char *session)
 {
     mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
                                  .official = t->flags->template.official == 1,
-                                 .chat_template = t->flags->template.name};
+                                 .chat_template = t->flags->template.name,
+                                 .loras = t->on.loras,
+                                 .n_loras = t->on.n_loras};
     mote_chat *chat;
     bool restored = false; /* the session state too, not only the messages */
     mote_error err;
