@@ -53,6 +53,18 @@ json 'd["mote"]["cache"]["from"] == "disk"'
 call 0 run "$model" --json --temp 0 -t 1 -n 4 --kv f32 -s "@$work/system.txt" "Which rule is the first one?"
 json 'd["usage"]["cached_tokens"] == 0'
 
+# So has another adapter, or the same with another scale.
+nib=$(dirname "$model")/golden/lora/nib
+for lora in "$nib" "$nib=0.5"; do
+    call 0 run "$model" --json --temp 0 -t 1 -n 24 --lora "$lora" -s "@$work/system.txt" "Which rule is the first one?"
+    json 'd["usage"]["cached_tokens"] == 0 and d["mote"]["cache"]["from"] == "none"'
+    adapted=$(content)
+    [ "$adapted" != "$cold" ] || fail "the adapter $lora changes nothing"
+    call 0 run "$model" --json --temp 0 -t 1 -n 24 --lora "$lora" -s "@$work/system.txt" "Which rule is the first one?"
+    json 'd["mote"]["cache"]["from"] == "disk"'
+    [ "$(content)" = "$adapted" ] || fail "the answer with $lora after a restore differs"
+done
+
 # A short prompt is not worth a file.
 rm -rf "$work/cache"
 call 0 run "$model" --temp 0 -t 1 -n 24 "Hello!"
