@@ -59,7 +59,7 @@ for lora in "$nib" "$nib=0.5"; do
     call 0 run "$model" --json --temp 0 -t 1 -n 24 --lora "$lora" -s "@$work/system.txt" "Which rule is the first one?"
     json 'd["usage"]["cached_tokens"] == 0 and d["mote"]["cache"]["from"] == "none"'
     adapted=$(content)
-    [ "$adapted" != "$cold" ] || fail "the adapter $lora changes nothing"
+    [ "$lora" != "$nib" ] || [ "$adapted" != "$cold" ] || fail "the adapter changes nothing"
     call 0 run "$model" --json --temp 0 -t 1 -n 24 --lora "$lora" -s "@$work/system.txt" "Which rule is the first one?"
     json 'd["mote"]["cache"]["from"] == "disk"'
     [ "$(content)" = "$adapted" ] || fail "the answer with $lora after a restore differs"
