@@ -30,6 +30,7 @@ enum {
 
 void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols)
 {
+    a->lora = NULL;
     if (kinds & (1u << QUANT_ACT_32)) {
         a->q32 = arena_take(m, rows * cols, sizeof *a->q32);
         a->d32 = arena_take(m, rows * (cols / 32), sizeof *a->d32);

@@ -94,7 +94,7 @@ static inline float *nn_worker_tile(const nn *n, uint32_t worker)
 }
 
 /* Takes arena memory for the quantised forms of `rows` rows of at most `cols` values. Does not set
- * x. An arena without memory only counts the bytes. */
+ * x. The rows have no adapters. An arena without memory only counts the bytes. */
 void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols);
 
 /* Quantises row `row` of a->x to every form in `kinds`. */
