@@ -166,7 +166,7 @@ typedef struct idle_session {
 typedef struct prompt_end {
     uint64_t ns;
     uint64_t adapters; /* disk_adapters */
-    size_t n; /* tokens */
+    size_t n;          /* tokens */
     uint64_t last_used;
     bool is_saving; /* the disk cache reads it */
     size_t bytes;   /* of data */
