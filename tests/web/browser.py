@@ -224,8 +224,10 @@ class Page:
                 if e["method"] == "Network.requestWillBeSent"]
 
     def download_to(self, directory):
+        """Returns where downloads are found from now on."""
         self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=directory, browserContextId=self.context,
                           eventsEnabled=False)
+        return directory
 
     def clipboard(self):
         self.browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite"], browserContextId=self.context)

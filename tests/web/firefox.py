@@ -69,7 +69,9 @@ class WebSocket:
         data = text.encode()
         size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack(">H", len(data)) \
             if len(data) < 65536 else b"\xff" + struct.pack(">Q", len(data))
-        self.socket.sendall(b"\x81" + size + bytes(4) + data)  # the mask is 0: the data is sent as it is
+        mask = secrets.token_bytes(4)
+        masked = bytes(b ^ mask[i % 4] for i, b in enumerate(data))
+        self.socket.sendall(b"\x81" + size + mask + masked)
 
     def frame(self):
         """Takes a frame from the buffer: (first byte, data); None: it is not complete."""
@@ -209,7 +211,9 @@ class Page:
         return self.browser.call(method, context=self.context, **params)
 
     def preload(self, source):
-        self.browser.call("script.addPreloadScript", functionDeclaration="() => {" + source + "}", contexts=[self.context])
+        """A document without an origin, such as about:blank, has no storage: nothing runs there."""
+        self.browser.call("script.addPreloadScript", functionDeclaration="() => { if (!location.href.startsWith('http')) return; " + source + "}",
+                          contexts=[self.context])
 
     def navigate(self, url):
         self.call("browsingContext.navigate", url=url, wait="none")
@@ -291,12 +295,11 @@ class Page:
         return [e["params"]["request"]["url"] for e in self.browser.events[self.context]
                 if e["method"] == "network.beforeRequestSent"]
 
-    def download_to(self, directory):
-        """All downloads go to one directory: the test finds it in the place of its own."""
+    def download_to(self, _):
+        """All downloads go to one directory, which is returned."""
         for path in self.browser.downloads.iterdir():
             path.unlink()
-        pathlib.Path(directory).rmdir()
-        pathlib.Path(directory).symlink_to(self.browser.downloads)
+        return self.browser.downloads
 
     def clipboard(self):
         return self.js("navigator.clipboard.readText()")

@@ -24,7 +24,10 @@ def image_file(page, example, event):
       const bytes = Uint8Array.from(atob({json.dumps(url)}.split(',')[1]), (c) => c.charCodeAt(0));
       const d = new DataTransfer();
       d.items.add(new File([bytes], 'shape.png', {{type: 'image/png'}}));
-      {target}.dispatchEvent({kind});
+      const event = {kind};
+      // Firefox leaves the files of a paste out that a script has made
+      if (event.clipboardData && event.clipboardData.files.length === 0) Object.defineProperty(event, 'clipboardData', {{value: d}});
+      {target}.dispatchEvent(event);
     }})()""")
 
 
@@ -145,6 +148,7 @@ def misses_have_a_reason(browser, _):
         page.click("#open-settings")
         page.type("#set-system", "Now: " + filler + "Two.")
         page.click("#settings button", "Save")
+        page.wait("!document.querySelector('#settings').open")
         ask(page, FACT)
         stats = page.js(f"{last('.stats')}.textContent")
         assert "Not reused after" in stats and "What differs" in stats, stats
@@ -274,7 +278,7 @@ def camera_and_video(browser, server):
 @case
 def conversations_are_exported_and_imported(browser, server):
     with open_page(browser, server) as page, tempfile.TemporaryDirectory() as directory:
-        page.download_to(directory)
+        downloads = page.download_to(directory)
         ask(page, FACT)
         page.click("footer button", "Regenerate")
         page.wait("!!document.querySelector('.branches')")
@@ -282,7 +286,7 @@ def conversations_are_exported_and_imported(browser, server):
         files = {}
         for control, name in (("#export-json", "mote-conversations.json"), ("#export-markdown", "mote-conversation.md")):
             page.click(control)
-            path = pathlib.Path(directory, name)
+            path = pathlib.Path(downloads, name)
             while not path.exists() or path.stat().st_size == 0:
                 browser.receive(0.05)
             files[name] = path
@@ -305,13 +309,13 @@ def conversations_are_exported_and_imported(browser, server):
 def attachments_are_exported(browser, server):
     example = examples(data())[0]
     with open_page(browser, server) as page, tempfile.TemporaryDirectory() as directory:
-        page.download_to(directory)
+        downloads = page.download_to(directory)
         page.choose("#model", page.js("[...document.querySelectorAll('#model option')].pop().value"))
         image_file(page, example, "paste")
         page.wait("document.querySelectorAll('#attachments li').length === 1")
         equal(ask(page, example.question), example.answer)
         page.click("#export-json")
-        path = pathlib.Path(directory, "mote-conversations.json")
+        path = pathlib.Path(downloads, "mote-conversations.json")
         while not path.exists() or path.stat().st_size == 0:
             browser.receive(0.05)
         page.click("#conversations button", "Delete")
@@ -330,6 +334,7 @@ def settings_reach_the_server(browser, server):
         page.type("#set-max_tokens", "5")
         page.type("#set-system", "You are short.")
         page.click("#settings button", "Save")
+        page.wait("!document.querySelector('#settings').open")
         ask(page, FACT)
         stats = page.js(f"{last('.stats')}.textContent")
         assert "Seed4711" in stats and "max_tokens" in stats, stats
@@ -337,7 +342,7 @@ def settings_reach_the_server(browser, server):
         page.click("#open-settings")
         equal(page.js("document.querySelector('#set-system').value"), "You are short.")
         page.click("#settings button", "Defaults of the model")
-        equal(page.js("document.querySelector('#set-seed').value"), "")
+        page.wait("document.querySelector('#set-seed').value === ''")
         page.click("#settings button", "Cancel")
         no_faults(page)
 

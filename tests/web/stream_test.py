@@ -289,6 +289,7 @@ def settings_are_in_the_request(browser, fake):
         page.click("#open-settings")
         page.choose("#set-preset", "coding")
         page.click("#settings button", "Save")
+        page.wait("!document.querySelector('#settings').open")
         fake.answers.append([chunk({"content": "{}"}), END])
         ask(page, "x")
         body = fake.requests[-1]
