@@ -19,6 +19,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -444,6 +445,55 @@ static void cap_counts_all_keys(void **state)
     disk_index_fini(&x);
 }
 
+typedef struct reader {
+    pthread_t thread;
+    disk_cache *cache;
+    uint64_t first;
+    size_t right;
+} reader;
+
+enum { READERS = 4, EACH = 8, READER_ROUNDS = 10, READER_BYTES = 70000 };
+
+/* Reads and verifies records, as the threads of a restore do. */
+static void *reader_run(void *with)
+{
+    reader *r = with;
+    mote_error err;
+    unsigned char *to = malloc(READER_BYTES), *expected = malloc(READER_BYTES);
+    for (uint64_t i = 0; i < READER_ROUNDS * EACH && to != NULL && expected != NULL; i++) {
+        const disk_head h = head_of(r->first + i % EACH, DISK_PAGE, READER_BYTES);
+        fill(&h, expected);
+        if (disk_cache_get(r->cache, &h, to, NULL, &err) == MOTE_OK &&
+            memcmp(to, expected, READER_BYTES) == 0 &&
+            disk_cache_verify(r->cache, h.key, &err) == MOTE_OK)
+            r->right++;
+    }
+    free(to);
+    free(expected);
+    return NULL;
+}
+
+/* One cipher serves all threads of a process, while another one writes. */
+static void threads_share_a_cipher(void **state)
+{
+    (void)state;
+    reader readers[READERS];
+    disk_cache *c = cache_of(keys[0]);
+    for (uint64_t i = 0; i < READERS * EACH; i++)
+        put(c, head_of(i, DISK_PAGE, READER_BYTES));
+    for (uint64_t i = 0; i < READERS; i++) {
+        readers[i] = (reader){.cache = c, .first = i * EACH};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, reader_run, &readers[i]), 0);
+    }
+    for (uint64_t i = 0; i < EACH; i++)
+        put(c, head_of(1000 + i, DISK_PAGE, READER_BYTES));
+    for (size_t i = 0; i < READERS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        assert_int_equal(readers[i].right, READER_ROUNDS * EACH);
+    }
+    disk_cache_close(c);
+}
+
 /* The n-th allocation fails, for every n: an error or a right answer, and the record stays. */
 static void no_memory_loses_nothing(void **state)
 {
@@ -626,6 +676,7 @@ int main(void)
         cmocka_unit_test_teardown(keys_share_a_directory, empty_directory),
         cmocka_unit_test_teardown(unencrypted_records_are_not_used, empty_directory),
         cmocka_unit_test_teardown(cap_counts_all_keys, empty_directory),
+        cmocka_unit_test_teardown(threads_share_a_cipher, empty_directory),
         cmocka_unit_test_teardown(no_memory_loses_nothing, empty_directory),
         cmocka_unit_test_teardown(answers_are_sealed, empty_directory),
         cmocka_unit_test_teardown(texts_are_sealed, empty_directory),
