@@ -12,7 +12,8 @@ import {isLeft, later, laterGrowing, spend} from "./slices.js";
 
 const BLOCKS_OF_GROUP = 40; // the browser lays out a group of blocks again, not all of a long text
 const LONGEST_FIRST_SIGHT = 1000;
-const UNITS_OF_CODE = 100; // of a box without its text
+const NEAR_GROUPS = 4; // the browser may skip older ones while they are not seen
+const UNITS_OF_CODE = 200; // of a box without its text
 const LINK_TARGET = /^ {0,3}\[[^\]]+\]:/m;
 
 export class GrowingText {
@@ -22,7 +23,7 @@ export class GrowingText {
     this.fixed = 0;
     this.prefix = ""; // before the next block
     this.code = null; // {view, mark} of code that is not closed
-    this.group = null;
+    this.groups = [];
     this.tail = el("div", {class: "tail"});
     this.tailFrom = -1; // start of the long line in the tail
     this.planned = false;
@@ -93,10 +94,17 @@ export class GrowingText {
 
   // Before the tail, in a group of its neighbours.
   add(nodes) {
-    if (this.group === null || this.group.childElementCount >= BLOCKS_OF_GROUP)
-      this.tail.before((this.group = el("div", {class: "group"})));
-    this.group.append(nodes);
+    const last = this.groups[this.groups.length - 1];
+    (last && last.childElementCount < BLOCKS_OF_GROUP ? last : this.addGroup()).append(nodes);
     this.clearTail();
+  }
+
+  addGroup() {
+    const group = el("div", {class: "group"});
+    this.tail.before(group);
+    this.groups.push(group);
+    if (this.groups.length > NEAR_GROUPS) this.groups[this.groups.length - 1 - NEAR_GROUPS].classList.add("far");
+    return group;
   }
 
   clearTail() {
