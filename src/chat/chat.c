@@ -388,11 +388,32 @@ mote_status mote_chat_add_media(mote_chat *chat, const mote_media *media, size_t
     return chat_append(chat, &entry, err);
 }
 
+static bool part_is_media(const chat_part *part)
+{
+    return part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO;
+}
+
+mote_status chat_attach_media(mote_chat *chat, size_t message, const mote_media *media,
+                              size_t n_media, mote_error *err)
+{
+    chat_entry *entry = message < chat->n ? &chat->entries[message] : NULL;
+    const chat_message *m = entry != NULL ? chat_entry_message(entry) : NULL;
+    bool same = m != NULL && entry->media == NULL && m->n_parts >= n_media;
+    for (size_t i = 0; same && i < m->n_parts; i++)
+        same = i < n_media ? m->parts[i].kind ==
+                                 (media[i].seconds != NULL ? CHAT_PART_VIDEO : CHAT_PART_IMAGE)
+                           : !part_is_media(&m->parts[i]);
+    if (!same)
+        return err_set(err, MOTE_E_ARG, "message %zu does not have %zu images and videos", message,
+                       n_media);
+    return entry_attach_media(entry, media, n_media, err);
+}
+
 mote_status chat_check_media(const chat_message *message, mote_error *err)
 {
     for (size_t i = 0; i < message->n_parts; i++) {
         const chat_part *part = &message->parts[i];
-        if ((part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO) && part->media == NULL)
+        if (part_is_media(part) && part->media == NULL)
             return err_set(err, MOTE_E_ARG,
                            "an image of the conversation is not loaded: add it again with "
                            "mote_chat_add_media, or remove the message with mote_chat_cut");

@@ -45,6 +45,10 @@ mote_status chat_put_text(strbuf *out, const mote_chat *chat, str members, mote_
 /* mote_chat_load of such a text. */
 mote_status chat_load_text(mote_chat **out, mote_engine *engine, str text,
                            const mote_chat_options *options, mote_error *err);
+/* Gives the images and videos of message number `message` back, which a loaded conversation lacks. As
+ * mote_chat_add_media; MOTE_E_ARG: the message has others. */
+mote_status chat_attach_media(mote_chat *chat, size_t message, const mote_media *media,
+                              size_t n_media, mote_error *err);
 /* The first failed write, once; NULL: none. Valid until chat_disk_close. */
 const char *chat_disk_problem(chat_disk *d);
 

@@ -143,6 +143,27 @@ at_prompt
 type_line "/stats"
 shows '^  sampling small/direct/vision'
 
+# A session keeps the paths of its images.
+type_line "/clear"
+fresh
+type_line "/image see0.png Describe the picture."
+shows "^$see\$"
+at_prompt
+type_line "/save look"
+shows '^saved as the session look'
+at_prompt
+type_line "/clear"
+fresh
+type_line "/switch look"
+shows '^2 messages'
+at_prompt
+fresh
+type_line "/retry"
+shows "^$see\$"
+at_prompt
+type_line "/clear"
+fresh
+
 # Invalid files are reported and the chat continues.
 fresh
 type_line "/image gone.png What is this?"

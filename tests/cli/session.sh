@@ -83,11 +83,35 @@ ls "$work/cache/prefix" | grep -q '\.[ps]$' && fail "records are left: $(ls "$wo
 call 1 session rm shop
 call 1 session export shop
 
+# Images: the files are read again, and the prompt with them comes from the disk.
+golden=$DATA/golden/vision/media
+if [ -f "$golden/see0.png" ]; then
+    text_model=$model model=$DATA/mote-tiny-BF16.gguf
+    cp "$golden/see0.png" "$golden/two0.png" "$golden/two1.png" "$work"
+    (cd "$work" && "$MOTE" run "$model" --temp 0 -t 1 -n 20 --session look --image see0.png "Describe it. $long" \
+        >/dev/null 2>"$work/err" </dev/null) || fail "a session with an image: $(cat "$work/err")"
+    say look "And these?" --image "$work/two0.png" --image "$work/two1.png"
+    json 'd["mote"]["cache"]["from"] == "disk" and d["usage"]["cached_tokens"] > 256'
+    call 0 session fork look look-2
+    say look "What did you see first?"
+    json 'd["mote"]["cache"]["from"] == "disk" and d["usage"]["prompt_tokens"] - d["usage"]["cached_tokens"] < 128'
+    third=$(content)
+    say look-2 "What did you see first?" --cache-disk off
+    json 'd["usage"]["cached_tokens"] == 0'
+    [ "$(content)" = "$third" ] || fail "with images and without the disk: '$(content)', not '$third'"
+    call 0 session ls --json
+    json 'd[0]["turns"] == 3'
+    call 0 session rm look-2
+    rm "$work/two1.png"
+    call 1 run "$model" --session look "What did you see first?"
+    grep -q 'two1.png' "$work/err" || fail "a lost image is not named: $(cat "$work/err")"
+    call 0 session rm look
+    model=$text_model
+fi
+
 # Errors.
 call 2 run "$model" --session ../x "Hello"
 call 2 run "$model" --session .hidden "Hello"
-call 2 run "$model" --session x --image "$work/none.png" "Hello"
-grep -q 'a session keeps text only' "$work/err" || fail "$(cat "$work/err")"
 call 2 session rm
 call 2 session frok a b
 printf 'no JSON' >"$work/cache/sessions/bad.json"

@@ -6,6 +6,7 @@
  * on disk: the next answer restores them, or prefills the tokens if they are gone.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
+#include "base/mem.h"
 #include "base/os.h"
 #include "cli/chat/conversation.h"
 #include "cli/term/output.h"
@@ -17,27 +18,20 @@
 #include <string.h>
 #include <time.h>
 
-static const char no_images[] =
-    "a session keeps text only, and the conversation has images or videos";
-
 int conversation_begin_session(conversation *t)
 {
     char path[SESSION_PATH_BYTES];
-    session_info info;
     const char *name = t->flags->session;
     if (name == NULL)
         return CLI_DONE;
-    if (media_files_wanted(&t->flags->media))
-        return msg_usage("--session with --image or --video: %s", no_images);
     int code = session_path(path, name);
     if (code == CLI_DONE)
         snprintf(t->session, sizeof t->session, "%s", name);
     if (code != CLI_DONE || !session_exists(name))
         return code;
-    code = session_info_read(&info, name);
+    code = session_info_read(&t->resumed, name);
     t->resumes = code == CLI_DONE;
-    t->session_tokens = info.ids.n;
-    session_info_free(&info);
+    t->session_tokens = t->resumed.ids.n;
     return code;
 }
 
@@ -58,6 +52,34 @@ static void session_describe(session_info *s, const conversation *t)
     s->ids.n = (size_t)mote_session_length(session);
 }
 
+/* The absolute path of the file, so that the session continues in another directory. */
+static char *media_path(const media_file *f)
+{
+    char path[PATH_MAX];
+    const char *from = realpath(f->path, path) != NULL ? path : f->path; /* a pattern of frames */
+    const size_t n = strlen(from);
+    char *copy = mem_new(n + 1, 1);
+    if (copy != NULL)
+        memcpy(copy, from, n);
+    return copy;
+}
+
+/* Returns false without memory. */
+static bool session_describe_media(session_info *s, const media_files *p)
+{
+    s->media = p->sent > 0 ? mem_new(p->sent, sizeof *s->media) : NULL;
+    for (size_t i = 0; i < p->sent && s->media != NULL; i++) {
+        const media_file *f = &p->list[i];
+        s->media[s->n_media] = (session_media){.path = media_path(f),
+                                               .video = f->video,
+                                               .message = f->message,
+                                               .image_tokens = f->image_tokens,
+                                               .fps = f->fps};
+        s->n_media += s->media[s->n_media].path != NULL;
+    }
+    return s->n_media == p->sent;
+}
+
 int conversation_save_session(conversation *t)
 {
     session_info info;
@@ -65,12 +87,15 @@ int conversation_save_session(conversation *t)
     mote_error err;
     if (t->session[0] == '\0')
         return CLI_DONE;
-    if (t->media.sent > 0)
-        return msg_fail(CLI_FAILED, "images", "the session %s is not saved: %s", t->session,
-                        no_images);
     session_describe(&info, t);
+    mote_status status = session_describe_media(&info, &t->media)
+                             ? MOTE_OK
+                             : err_set(&err, MOTE_E_MEMORY, "out of memory for a session");
     session_put_members(&members, &info);
-    mote_status status = strbuf_check(&members, &err);
+    if (status == MOTE_OK)
+        status = strbuf_check(&members, &err);
+    info.ids = (input_ids){0}; /* of the chat */
+    session_info_free(&info);
     if (status == MOTE_OK)
         status = chat_put_text(&text, t->chat, strbuf_view(&members), &err);
     const int code =
@@ -81,6 +106,33 @@ int conversation_save_session(conversation *t)
 }
 
 /* ---- load ---- */
+
+int session_load_media(media_files *p, const session_info *s, const conversation *t)
+{
+    int code = CLI_DONE;
+    for (size_t i = 0; i < s->n_media && code == CLI_DONE; i++) {
+        const session_media *m = &s->media[i];
+        media_options o = t->flags->media;
+        o.image_tokens = m->image_tokens;
+        o.fps = m->fps;
+        code = media_files_add(p, m->path, m->video, t->on.model, &o,
+                               (uint32_t)t->flags->load.threads);
+        if (code == CLI_DONE)
+            media_files_mark_sent(p, m->message);
+    }
+    return code;
+}
+
+mote_status conversation_attach_media(mote_chat *chat, const media_files *p, mote_error *err)
+{
+    mote_media media[MEDIA_FILES_ATTACHED];
+    for (size_t i = 0; i < mote_chat_count(chat); i++) {
+        const size_t n = media_files_of(p, i, media);
+        if (n > 0)
+            TRY(chat_attach_media(chat, i, media, n, err));
+    }
+    return MOTE_OK;
+}
 
 mote_status conversation_read_session(mote_chat **out, mote_engine *engine, const char *name,
                                       const mote_chat_options *options, mote_error *err)
@@ -93,8 +145,10 @@ mote_status conversation_read_session(mote_chat **out, mote_engine *engine, cons
     return status;
 }
 
-/* Loads a file or, if `path` is NULL, the session. The old chat is kept until the new one is open. */
-static int load_chat(conversation *t, const char *path, const char *session)
+/* Loads a file or, if `path` is NULL, the session with these images. The old chat is kept until the new
+ * one is open. */
+static int load_chat(conversation *t, const char *path, const char *session,
+                     const media_files *media)
 {
     mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
                                  .official = t->flags->template.official == 1,
@@ -109,6 +163,10 @@ static int load_chat(conversation *t, const char *path, const char *session)
                      : conversation_read_session(&chat, t->on.engine, session, &options, &err);
     if (status != MOTE_OK)
         return msg_error(&err);
+    if (media != NULL && conversation_attach_media(chat, media, &err) != MOTE_OK) {
+        mote_chat_free(chat);
+        return msg_error(&err);
+    }
     mote_chat_free(t->chat);
     t->chat = chat;
     chat_set_disk(chat, t->disk, t->extent);
@@ -126,7 +184,28 @@ static int load_chat(conversation *t, const char *path, const char *session)
 
 int conversation_load(conversation *t, const char *path)
 {
-    return load_chat(t, path, NULL);
+    return load_chat(t, path, NULL, NULL);
+}
+
+/* Loads the session and its images in place of those of the conversation. */
+static int load_session(conversation *t, const char *name)
+{
+    session_info info;
+    media_files next = {.fork_server = t->media.fork_server};
+    int code = session_info_read(&info, name);
+    if (code == CLI_DONE && info.n_media > 0 && t->media.fork_server == NULL)
+        code = msg_fail(CLI_NO_MODEL, "no_vision", "%s", media_files_no_encoder);
+    if (code == CLI_DONE)
+        code = session_load_media(&next, &info, t);
+    if (code == CLI_DONE)
+        code = load_chat(t, NULL, name, &next);
+    session_info_free(&info);
+    media_files *unused = code == CLI_DONE ? &t->media : &next;
+    media_files_truncate(unused, 0);
+    mem_free(unused->list);
+    if (code == CLI_DONE)
+        t->media = next;
+    return code;
 }
 
 /* ---- commands ---- */
@@ -180,7 +259,7 @@ void session_command_switch(conversation *t, const char *words)
     }
     while (t->disk != NULL && !interrupt_pending() && !chat_disk_flush(t->disk, 1)) {
     }
-    if (load_chat(t, NULL, name) == CLI_DONE)
+    if (load_session(t, name) == CLI_DONE)
         memcpy(t->session, name, strlen(name) + 1);
 }
 

@@ -40,7 +40,7 @@ static uint64_t conversation_count_tokens(const conversation *t, const strbuf *t
 static uint64_t conversation_media_tokens(const conversation *t)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < t->media.n; i++)
+    for (size_t i = t->media.sent; i < t->media.n; i++) /* the others are in session_tokens */
         n += t->media.list[i].tokens + TEMPLATE_TOKENS;
     return n;
 }
@@ -105,6 +105,7 @@ static mote_status conversation_make_chat(conversation *t, const mote_chat_optio
     if (!t->resumes)
         return mote_chat_new(&t->chat, t->on.engine, options, err);
     TRY(conversation_read_session(&t->chat, t->on.engine, t->session, options, err));
+    TRY(conversation_attach_media(t->chat, &t->media, err));
     return options->system_bytes > 0
                ? mote_chat_set_system(t->chat, options->system, options->system_bytes, err)
                : MOTE_OK;
@@ -186,7 +187,8 @@ static int conversation_open_files(conversation *t, bool may_see)
 {
     char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
     const media_options *media = &t->flags->media;
-    const bool wanted = media_files_wanted(media), needed = wanted || media->mmproj != NULL;
+    const bool wanted = media_files_wanted(media) || t->resumed.n_media > 0;
+    const bool needed = wanted || media->mmproj != NULL;
     if ((needed || may_see) && !find_mmproj(mmproj, why, &t->model, media->mmproj) && needed)
         return msg_usage("%s", why);
     if (why[0] != '\0')
@@ -196,7 +198,10 @@ static int conversation_open_files(conversation *t, bool may_see)
         code = conversation_open_model(t, mmproj, needed);
     if (code != CLI_DONE || !wanted)
         return code;
-    return media_files_load(&t->media, t->on.model, media, (uint32_t)t->flags->load.threads);
+    code = session_load_media(&t->media, &t->resumed, t);
+    return code == CLI_DONE
+               ? media_files_load(&t->media, t->on.model, media, (uint32_t)t->flags->load.threads)
+               : code;
 }
 
 static bool prompt_names_image(const strbuf *prompt, size_t typed)
@@ -257,6 +262,7 @@ void conversation_close(conversation *t)
     chat_disk_close(t->disk);
     load_close(&t->on);
     media_files_free(&t->media);
+    session_info_free(&t->resumed);
     answer_view_free(&t->view);
     answer_options_free(&t->options);
     strbuf_fini(&t->question);

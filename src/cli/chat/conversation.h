@@ -115,6 +115,7 @@ typedef struct conversation {
     char session[SESSION_NAME_BYTES]; /* its name; "": none */
     bool resumes;                     /* the session exists */
     uint64_t session_tokens;          /* that it had */
+    session_info resumed;             /* with the images to load, if it resumes */
     answer_view view;
     mote_answer answer;                                   /* the last one */
     double started, load_ended, sent, first_token, ended; /* os_now */
@@ -167,6 +168,10 @@ int conversation_save_session(conversation *t);
 /* A chat with the messages of a session. */
 mote_status conversation_read_session(mote_chat **out, mote_engine *engine, const char *name,
                                       const mote_chat_options *options, mote_error *err);
+/* Adds the images and videos of a session to the files that were sent. The model must be open. */
+int session_load_media(media_files *p, const session_info *s, const conversation *t);
+/* Gives them to a chat that was read from the session. */
+mote_status conversation_attach_media(mote_chat *chat, const media_files *p, mote_error *err);
 /* Loads a conversation of mote_chat_save in place of the current one. */
 int conversation_load(conversation *t, const char *path);
 

@@ -278,6 +278,8 @@ int media_files_add(media_files *p, const char *path, bool video, const mote_mod
     media_file *s = media_files_next(p, path, video);
     if (s == NULL)
         return msg_no_memory("a path");
+    s->image_tokens = o->image_tokens;
+    s->fps = o->fps;
     const int code = media_file_load(p, s, model, o, threads);
     if (code == CLI_DONE)
         p->n++;
@@ -312,15 +314,27 @@ int media_files_load(media_files *p, const mote_model *model, const media_option
 
 /* ---- messages ---- */
 
+static mote_media media_of(const media_file *s)
+{
+    return (mote_media){.images = (const mote_image *const *)s->images,
+                        .seconds = s->video ? s->seconds : NULL,
+                        .n = s->n};
+}
+
 size_t media_files_attached(const media_files *p, mote_media out[MEDIA_FILES_ATTACHED])
 {
-    for (size_t i = p->sent; i < p->n; i++) {
-        const media_file *s = &p->list[i];
-        out[i - p->sent] = (mote_media){.images = (const mote_image *const *)s->images,
-                                        .seconds = s->video ? s->seconds : NULL,
-                                        .n = s->n};
-    }
+    for (size_t i = p->sent; i < p->n; i++)
+        out[i - p->sent] = media_of(&p->list[i]);
     return p->n - p->sent;
+}
+
+size_t media_files_of(const media_files *p, size_t message, mote_media out[MEDIA_FILES_ATTACHED])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->sent && n < MEDIA_FILES_ATTACHED; i++)
+        if (p->list[i].message == message)
+            out[n++] = media_of(&p->list[i]);
+    return n;
 }
 
 void media_files_mark_sent(media_files *p, size_t message)

@@ -44,7 +44,9 @@ typedef struct media_file {
     mote_image **images; /* [n] */
     double *seconds;     /* [n], timestamps of a video */
     size_t n;
-    size_t message; /* index of the message that contains it, once sent */
+    size_t message;        /* index of the message that contains it, once sent */
+    uint64_t image_tokens; /* of its media_options */
+    double fps;
 } media_file;
 
 enum { MEDIA_FILES_ATTACHED = FLAG_LIST_MAX }; /* per message, at most */
@@ -73,6 +75,8 @@ int media_files_add(media_files *p, const char *path, bool video, const mote_mod
 /* The attached files, as a message needs them; returns their number. Valid until a file is
  * added. */
 size_t media_files_attached(const media_files *p, mote_media out[MEDIA_FILES_ATTACHED]);
+/* The same for the files of a message that was sent. */
+size_t media_files_of(const media_files *p, size_t message, mote_media out[MEDIA_FILES_ATTACHED]);
 /* The attached files belong to message number `message` from now on. */
 void media_files_mark_sent(media_files *p, size_t message);
 /* Attaches the files of message number `message` and of later ones again. */

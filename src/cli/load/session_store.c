@@ -193,6 +193,31 @@ static void info_count_messages(session_info *s, const json_node *messages)
     }
 }
 
+/* Without memory there are none; the conversation then lacks images. */
+static void read_media(session_info *s, const json_node *media)
+{
+    const size_t room = json_node_size(media);
+    s->media = room > 0 ? mem_new(room, sizeof *s->media) : NULL;
+    const json_node *node = s->media != NULL ? json_node_first(media) : NULL;
+    for (; node != NULL && s->n_media < room; node = json_node_next(node)) {
+        session_media *m = &s->media[s->n_media];
+        const json_node *video = json_node_get(node, "video");
+        const str path = json_node_text(video != NULL ? video : json_node_get(node, "image"));
+        int64_t message = 0, tokens = 0;
+        json_node_int64(json_node_get(node, "message"), &message);
+        json_node_int64(json_node_get(node, "image_tokens"), &tokens);
+        *m = (session_media){.path = mem_new(path.n + 1, 1),
+                             .video = video != NULL,
+                             .message = (size_t)message,
+                             .image_tokens = (uint64_t)tokens,
+                             .fps = json_node_double(json_node_get(node, "fps"))};
+        if (m->path == NULL)
+            return;
+        memcpy(m->path, path.p, path.n);
+        s->n_media++;
+    }
+}
+
 int session_info_read(session_info *s, const char *name)
 {
     json_doc *doc;
@@ -212,6 +237,7 @@ int session_info_read(session_info *s, const char *name)
     if (read_key(&s->scope.binding, json_node_text(json_node_get(root, "engine"))))
         read_ids(&s->ids, json_node_text(json_node_get(about, "ids")));
     info_count_messages(s, json_node_get(root, "messages"));
+    read_media(s, json_node_get(about, "media"));
     json_doc_free(doc);
     return CLI_DONE;
 }
@@ -219,6 +245,25 @@ int session_info_read(session_info *s, const char *name)
 void session_info_free(session_info *s)
 {
     input_ids_free(&s->ids);
+    for (size_t i = 0; i < s->n_media; i++)
+        mem_free(s->media[i].path);
+    mem_free(s->media);
+}
+
+static void put_media(strbuf *out, const session_info *s)
+{
+    jw_key(out, "media");
+    jw_open(out, '[');
+    for (size_t i = 0; i < s->n_media; i++) {
+        const session_media *m = &s->media[i];
+        jw_open(out, '{');
+        jw_key_uint(out, "message", m->message);
+        jw_key_text(out, m->video ? "video" : "image", m->path);
+        jw_key_uint(out, "image_tokens", m->image_tokens);
+        jw_key_double(out, "fps", m->fps);
+        jw_close(out, '}');
+    }
+    jw_close(out, ']');
 }
 
 void session_put_members(strbuf *out, const session_info *s)
@@ -236,6 +281,8 @@ void session_put_members(strbuf *out, const session_info *s)
     jw_key_uint(&about, "saved", s->saved);
     jw_key_uint(&about, "ahead", s->scope.ahead);
     jw_key_str(&about, "ids", strbuf_view(&ids));
+    if (s->n_media > 0)
+        put_media(&about, s);
     jw_close(&about, '}');
     strbuf_text(out, "\"session\": ");
     strbuf_put(out, strbuf_view(&about));

@@ -32,6 +32,15 @@ int session_read_text(strbuf *out, const char *name);
 /* Replaces its file. */
 int session_write_text(const char *name, str text);
 
+/* An image or video of a message: its file is read again. */
+typedef struct session_media {
+    char *path;
+    bool video;
+    size_t message;        /* index, without the system message */
+    uint64_t image_tokens; /* of media_options */
+    double fps;
+} session_media;
+
 typedef struct session_info {
     char name[SESSION_NAME_BYTES];
     char model[SESSION_MODEL_BYTES]; /* as lists show it */
@@ -41,6 +50,8 @@ typedef struct session_info {
     uint64_t bytes;                  /* of the file */
     disk_scope scope;                /* of its records in the prefix cache */
     input_ids ids;                   /* tokens of the conversation */
+    session_media *media;            /* [n_media], in order of the messages */
+    size_t n_media;
 } session_info;
 
 int session_info_read(session_info *out, const char *name);
