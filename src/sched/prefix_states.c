@@ -2,9 +2,9 @@
 /*
  * prefix_states.c - the recurrent states that sessions keep, so that later jobs can start there.
  *
- * Every prompt keeps those that are needed most: after the tools and the system text, before a
- * volatile line, before the generation prompt, and at the last chunk boundary, which the end of the
- * prompt needs (prompt_end.c). The others serve edits of earlier messages: after each message and
+ * Every prompt keeps those that are needed most: after the tools, the system text and the last image,
+ * before a volatile line, before the generation prompt, and at the last chunk boundary, which the end
+ * of the prompt needs (prompt_end.c). The others serve edits of earlier messages: after each message and
  * each image. A session that grows turn by turn keeps one at each end of a turn. A long prompt that
  * is prefilled at once keeps few, because each of them ends a prefill chunk.
  *
@@ -28,13 +28,22 @@ enum {
 
 /* ---- planning ---- */
 
+static bool is_last_image(const sched_job_options *o, size_t i)
+{
+    for (size_t j = i + 1; j < o->n_marks; j++)
+        if (o->marks[j].kind == CHAT_MARK_SHOWN)
+            return false;
+    return o->marks[i].kind == CHAT_MARK_SHOWN;
+}
+
 /* Every prompt keeps a state at this mark. Before a volatile line: other sessions of the same program
- * leave the prompt there. */
+ * leave the prompt there. After the last image: the next question about it has another text. */
 static bool mark_is_needed(const sched_job_options *o, size_t i)
 {
     const chat_mark_kind kind = o->marks[i].kind;
     return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_VOLATILE ||
-           kind == CHAT_MARK_PROMPT || (kind == CHAT_MARK_MESSAGE && i + 1 == o->n_marks);
+           kind == CHAT_MARK_PROMPT || (kind == CHAT_MARK_MESSAGE && i + 1 == o->n_marks) ||
+           is_last_image(o, i);
 }
 
 static bool mark_is_kept(const sched_job_options *o, size_t i)
