@@ -488,8 +488,9 @@ MOTE_API size_t mote_session_blocks(const mote_session *session, mote_block *out
 /* Zeroes all but the first `rows` rows of a copy of a page; with drafts also what depends on the
  * token after them. Thread-safe. */
 MOTE_API void mote_engine_clear_page(const mote_engine *engine, void *page, size_t rows);
-/* Creates a session that holds prefix->tokens, a multiple of 32 of them, with undefined contents. The caller fills all blocks of mote_session_blocks, on any thread, with the bytes of a
- * session of an engine with the same identity, and calls mote_session_adopt. Before that only
+/* Creates a session that holds prefix->tokens, a multiple of 32 of them, with undefined contents.
+ * The caller fills all blocks of mote_session_blocks, on any thread, with the bytes of a session of
+ * an engine with the same identity, and calls mote_session_adopt. Before that only
  * mote_session_blocks and mote_session_free are allowed. prefix->images are the images of the
  * tokens; other fields are ignored. Errors as mote_session_load. */
 MOTE_API mote_status mote_session_prepare(mote_session **out, mote_engine *engine,
