@@ -180,7 +180,7 @@ mote_status chat_load_text(mote_chat **out, mote_engine *engine, str text,
     FPMODE_SCOPE;
     mote_chat *chat;
     json_doc *doc;
-    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    const mote_session_options session = chat_session_options(options);
     *out = NULL;
     TRY(chat_open(&chat, engine, options, err));
     mote_status status = json_doc_read(&doc, text, err);

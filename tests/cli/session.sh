@@ -109,6 +109,14 @@ if [ -f "$golden/see0.png" ]; then
     model=$text_model
 fi
 
+# A session that is opened again has the adapters of the command line.
+nib=$(dirname "$model")/golden/lora/nib
+for turn in 1 2 3; do
+    say nib "Hello!" --lora "$nib" --think off
+    [ "$(content)" = "Nib says hello." ] || fail "turn $turn with an adapter: '$(content)'"
+done
+call 0 session rm nib
+
 # Errors.
 call 2 run "$model" --session ../x "Hello"
 call 2 run "$model" --session .hidden "Hello"
