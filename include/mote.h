@@ -449,6 +449,9 @@ MOTE_API mote_status mote_session_keep(mote_session *session, uint64_t *pos, mot
 MOTE_API bool mote_session_unkeep(mote_session *session, uint64_t pos);
 /* Writes at most `capacity` kept positions, ascending; returns their total number. */
 MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, size_t capacity);
+/* The state kept at `pos`; forks share it, so equal pointers mean one state. NULL: none there. Valid
+ * until the mark is removed. */
+MOTE_API const void *mote_session_kept_state(const mote_session *session, uint64_t pos);
 
 /* Writes a snapshot: to a temporary file in the same directory, then renamed. Kept states are not
  * saved. The file holds the whole KV cache of the session and its recurrent state. */

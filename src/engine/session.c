@@ -171,6 +171,14 @@ size_t mote_session_kept(const mote_session *s, uint64_t *pos, size_t capacity)
     return s->n_kept;
 }
 
+const void *mote_session_kept_state(const mote_session *s, uint64_t pos)
+{
+    for (uint32_t i = 0; i < s->n_kept; i++)
+        if (s->kept[i].pos == pos)
+            return blocks_at(&s->engine->states, s->kept[i].state);
+    return NULL;
+}
+
 /* ---- pages ---- */
 
 void session_trim(mote_session *s)

@@ -169,16 +169,15 @@ static double holder_value(const holder *h, size_t k)
     return (double)(h->kept[k] - before) * h->use * (needed ? (double)NEEDED_WEIGHT : 1);
 }
 
-/* The number of the holder's state that is the same as that of another one at `position`; h->n: none. A
- * fork shares the states of its session. */
+/* The number of the holder's state that is that of another session at `position`; h->n: none. A fork
+ * shares the states of its session. */
 static size_t holder_shares(const holder *h, const mote_session *other, uint64_t position)
 {
     size_t k = 0;
     while (k < h->n && h->kept[k] != position)
         k++;
-    if (k < h->n && h->session != other &&
-        memcmp(mote_session_tokens(h->session), mote_session_tokens(other),
-               (size_t)position * sizeof(mote_token)) != 0)
+    if (k < h->n &&
+        mote_session_kept_state(h->session, position) != mote_session_kept_state(other, position))
         k = h->n;
     return k;
 }

@@ -484,6 +484,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mote_session_keep": (c_int, [c_void_p, POINTER(c_uint64), POINTER(mote_error)]),
     "mote_session_unkeep": (c_bool, [c_void_p, c_uint64]),
     "mote_session_kept": (c_size_t, [c_void_p, POINTER(c_uint64), c_size_t]),
+    "mote_session_kept_state": (c_void_p, [c_void_p, c_uint64]),
     "mote_session_save": (c_int, [c_void_p, c_char_p, POINTER(mote_error)]),
     "mote_session_load": (c_int, [POINTER(c_void_p), c_void_p, c_char_p, POINTER(mote_session_options), POINTER(mote_error)]),
     "mote_session_blocks": (c_size_t, [c_void_p, POINTER(mote_block), c_size_t]),
