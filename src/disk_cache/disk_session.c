@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PAGE = MOTE_PAGE_POSITIONS, CHUNK = MOTE_STATE_POSITIONS, MAX_STATES = 64 };
+enum { PAGE = MOTE_PAGE_POSITIONS, CHUNK = MOTE_STATE_POSITIONS, MAX_STATES = 256 };
 _Static_assert((int)PAGE == 2 * (int)CHUNK && (int)PAGE < (int)DISK_TOKENS,
                "a half page ends at a state");
 
@@ -119,7 +119,7 @@ size_t disk_session_find_more(disk_cache *c, const disk_scope *scope, const mote
 
 /* ---- the first difference ---- */
 
-enum { NEXT_PAGES = 8, LENGTH_PAGES = 128 };
+enum { NEXT_PAGES = 8, LENGTH_PAGES = 16 };
 
 /* Tokens of the page; those after it that its key depends on are not counted. */
 static size_t head_own_tokens(const disk_head *head)

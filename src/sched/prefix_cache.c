@@ -233,6 +233,8 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
     if (job->started || from->nearest == NULL || job->options.kind != SCHED_ANSWER ||
         job->options.no_reuse)
         return;
+    if (job->result.miss.n > 0 && job->result.miss.at > at) /* it waited; the first is nearer */
+        return;
     const size_t length = (size_t)mote_session_length(from->nearest);
     const size_t prompt = from->nearest_prompt < length ? from->nearest_prompt : length;
     if (prompt < at + MIN_MISS_TOKENS || job->n_prompt < at + MIN_MISS_TOKENS)
@@ -249,8 +251,10 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
 static void job_note_disk_miss(sched *s, sched_job *job, const prefix_source *from)
 {
     sched_miss *miss = &job->result.miss;
-    if (job->started || job->options.kind != SCHED_ANSWER || job->options.no_reuse)
+    if (job->started || job->miss_noted || job->options.kind != SCHED_ANSWER ||
+        job->options.no_reuse)
         return;
+    job->miss_noted = true; /* it reads records: not again at every step of a job that waits */
     const size_t known = from->nearest != NULL ? from->nearest_same : 0;
     sched_miss found;
     if (prefix_disk_miss(s, job, miss->n > 0 ? known + 1 : known, &found) &&

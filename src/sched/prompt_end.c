@@ -30,11 +30,17 @@ static bool end_is_possible(const mote_token *tokens, size_t n)
     return text;
 }
 
+/* Memory of an end: its bytes and the tokens. */
+static uint64_t end_memory(size_t n, size_t bytes)
+{
+    return bytes + n * sizeof(mote_token);
+}
+
 static void end_free(sched *s, uint32_t i)
 {
     prompt_end *end = s->ends[i];
     prefix_disk_release_end(s, end);
-    s->end_bytes -= end->bytes;
+    s->end_bytes -= end_memory(end->n, end->bytes);
     s->ends[i] = s->ends[--s->n_ends];
     mem_free(end->data);
     mem_free(end);
@@ -93,21 +99,22 @@ static prompt_end *end_new(const sched_job *job, size_t bytes)
 void prompt_end_note(sched *s, const sched_job *job)
 {
     const size_t bytes = mote_session_end_bytes(job->session, job->n);
+    const uint64_t memory = end_memory(job->n, bytes);
     prompt_end *end = prompt_end_find(s, job);
     if (end != NULL) {
         end->last_used = ++s->idle_clock;
         return;
     }
     if (!end_is_possible(job->tokens, job->n) || mote_session_length(job->session) != job->n ||
-        !session_keeps(job->session, sched_boundary(job->n)) || bytes > s->max_end_bytes)
+        !session_keeps(job->session, sched_boundary(job->n)) || memory > s->max_end_bytes)
         return;
-    while (s->n_ends == SCHED_MAX_ENDS || s->end_bytes + bytes > s->max_end_bytes)
+    while (s->n_ends == SCHED_MAX_ENDS || s->end_bytes + memory > s->max_end_bytes)
         end_evict(s);
     end = end_new(job, bytes);
     if (end == NULL)
         return;
     end->last_used = ++s->idle_clock;
-    s->end_bytes += bytes;
+    s->end_bytes += memory;
     s->ends[s->n_ends++] = end;
 }
 
