@@ -25,18 +25,34 @@ enum { ADAPTER_PATH_BYTES = 1024, MAX_CONFIG_BYTES = 1 << 20 };
 
 /* ---- files ---- */
 
+/* The values must be those of the fingerprint: caches are bound to it. */
+static mote_status adapter_check_unchanged(const mote_lora *l, uint64_t now, mote_error *err)
+{
+    return now == l->fingerprint
+               ? MOTE_OK
+               : err_set(err, MOTE_E_IO, "the adapter changed while it was read; try again");
+}
+
+static uint64_t peft_fingerprint(const os_map *config, const os_map *tensors)
+{
+    return XXH3_64bits_withSeed(tensors->data, (size_t)tensors->bytes,
+                                XXH3_64bits(config->data, (size_t)config->bytes));
+}
+
 static mote_status adapter_read_gguf(mote_lora *l, lora_sources *sources, const os_map *map,
                                      mote_error *err)
 {
     gguf *g;
+    l->fingerprint = XXH3_64bits(map->data, (size_t)map->bytes);
     TRY(gguf_read(&g, map->data, map->bytes, err));
     mote_status status = lora_read_gguf(sources, g, &l->model->hp, err);
     if (status == MOTE_OK)
         status =
             lora_bind(&l->values, sources, &l->model->w, &l->model->hp, &l->model->kernels, err);
     gguf_free(g);
-    l->fingerprint = XXH3_64bits(map->data, (size_t)map->bytes);
-    return status;
+    return status != MOTE_OK
+               ? status
+               : adapter_check_unchanged(l, XXH3_64bits(map->data, (size_t)map->bytes), err);
 }
 
 static mote_status adapter_read_peft(mote_lora *l, lora_sources *sources, const os_map *config,
@@ -46,12 +62,11 @@ static mote_status adapter_read_peft(mote_lora *l, lora_sources *sources, const 
     if (config->bytes > MAX_CONFIG_BYTES)
         return err_set(err, MOTE_E_FORMAT, "adapter_config.json has %llu bytes; at most %d",
                        (unsigned long long)config->bytes, MAX_CONFIG_BYTES);
+    l->fingerprint = peft_fingerprint(config, tensors);
     TRY(lora_read_peft(sources, (str){(const char *)config->data, (size_t)config->bytes},
                        tensors->data, tensors->bytes, &m->hp, err));
     TRY(lora_bind(&l->values, sources, &m->w, &m->hp, &m->kernels, err));
-    l->fingerprint = XXH3_64bits_withSeed(tensors->data, (size_t)tensors->bytes,
-                                          XXH3_64bits(config->data, (size_t)config->bytes));
-    return MOTE_OK;
+    return adapter_check_unchanged(l, peft_fingerprint(config, tensors), err);
 }
 
 static mote_status adapter_open_gguf(mote_lora *l, lora_sources *sources, const char *path,

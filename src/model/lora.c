@@ -262,20 +262,21 @@ static bool b_fits_halves(const lora_source *s, int *shift)
     return fits;
 }
 
-static void bind_b(lora_binder *b, const lora_source *s, nn_lora_pair *pair)
+static void bind_b(lora_binder *b, lora_source *s, nn_lora_pair *pair)
 {
     const size_t rows = (size_t)s->b.rows, rank = (size_t)s->b.cols;
     const size_t padded = rows / NN_LORA_PANEL * NN_LORA_PANEL +
                           nn_lora_stride(rows, rows / NN_LORA_PANEL * NN_LORA_PANEL);
     float one[LORA_MAX_RANK];
-    int shift;
-    pair->halves = b_fits_halves(s, &shift);
+    if (b->memory.base == NULL)
+        s->halves = b_fits_halves(s, &s->shift);
+    pair->halves = s->halves;
     void *panels = arena_take(&b->memory, padded * rank, pair->halves ? 2 : sizeof(float));
     if (pair->halves)
-        pair->scale = ldexp(pair->scale, -shift);
+        pair->scale = ldexp(pair->scale, -s->shift);
     if (panels == NULL)
         return;
-    const float factor = ldexpf(1, shift);
+    const float factor = ldexpf(1, s->shift);
     for (size_t row = 0; row < rows; row++) {
         values_row(&s->b, source_row(s, b->hp, row), one);
         for (size_t j = 0; j < rank; j++) {
@@ -307,7 +308,7 @@ static mote_status bind_sources(lora_binder *b, const lora_sources *sources, lor
     l->n_adapted = 0;
     l->parameters = 0;
     for (uint32_t i = 0; i < sources->n; i++) {
-        const lora_source *s = &sources->at[i];
+        lora_source *s = &sources->at[i];
         const nn_matrix *m = lora_find_matrix(b->w, b->hp, s->rule, s->block);
         nn_lora_pair counted, *pair = l->pairs != NULL ? &l->pairs[m->id] : &counted;
         const double rank = (double)s->a.rows;

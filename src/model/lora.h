@@ -71,6 +71,8 @@ typedef struct lora_source {
     bool has_a, has_b;
     lora_values a, b;
     bool reorder; /* apply rule->order */
+    bool halves;  /* B is stored in f16, times 2^shift: decided once, because the file may change */
+    int shift;
     double alpha; /* s = alpha / rank, or alpha / sqrt(rank) */
     bool root;
 } lora_source;

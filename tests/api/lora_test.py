@@ -71,6 +71,7 @@ def requests_select_adapters(server):
     equal(answer(server, base, mote={"lora": ["half", "half"]}), TRAINED[NAME])  # two halves
     equal(answer(server, base + ":nib", mote={"lora": []}), plain)
     equal(answer(server, base, mote={"lora": {"name": "nib", "scale": 0}}), plain)
+    equal(answer(server, base, mote={"lora": {"name": "nib", "scale": 1e-60}}), plain)  # 0 as a float
 
 
 @case

@@ -28,7 +28,7 @@ bool lora_flag_split(const char *given, char path[LORA_PATH_BYTES], float *scale
         char *end;
         const double value = strtod(equals + 1, &end);
         if (*end == '\0') {
-            if (!(value >= -100 && value <= 100) || value == 0)
+            if (!(value >= -100 && value <= 100) || (float)value == 0)
                 return false;
             *scale = (float)value;
             n = (size_t)(equals - given);

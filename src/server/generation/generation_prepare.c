@@ -10,6 +10,7 @@
  */
 #include "base/mem.h"
 #include "chat/turn/response_format.h"
+#include "disk_cache/disk_session.h"
 #include "server/generation/generation_int.h"
 #include "server/request/params.h"
 
@@ -114,7 +115,9 @@ static bool prepare_chat(generation *w)
     a->request = a->parsed.request;
     if (a->answer.tool_choice == MOTE_TOOLS_NONE)
         a->request.n_tools = 0;
-    answer_tokens_fill(served_model_answer_tokens(w->request.served), a->ns, &a->request,
+    /* With other adapters the same text may have other tokens. */
+    const uint64_t ns = a->ns ^ disk_adapters(a->loras, a->n_loras);
+    answer_tokens_fill(served_model_answer_tokens(w->request.served), ns, &a->request,
                        a->parsed.messages, &a->answers);
     if (!prepare_render(w))
         return false;

@@ -218,8 +218,9 @@ static bool loras_add(request *a, str name, const json_node *scale, http_error *
         if (!json_node_is(scale, JSON_IS_NUMBER) || !(factor >= -100 && factor <= 100))
             return http_error_invalid(error, "mote.lora", "scale must be -100 to 100");
     }
-    if (factor != 0) /* 0 turns it off */
-        a->loras[a->n_loras++] = (mote_lora_use){found->lora, (float)factor};
+    const float used = (float)factor;
+    if (used != 0) /* 0 turns it off */
+        a->loras[a->n_loras++] = (mote_lora_use){found->lora, used};
     return true;
 }
 
