@@ -123,7 +123,7 @@ struct sched_job {
     size_t n;
     bool has_tokens;            /* tokens and n are set */
     bool started;               /* had a session once */
-    bool miss_noted;            /* the disk was asked for the first difference */
+    bool miss_noted;            /* the first difference to prompts on disk */
     bool started_sent;          /* STARTED is published */
     bool aborted;               /* copy of `dropped` for the engine thread */
     bool events_lost;           /* out of memory for an event */
