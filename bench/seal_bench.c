@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seal_bench.c - what encryption of the disk cache costs: bytes per second of the cipher in memory, and of
- * records in the page cache with and without it. One thread.
+ * seal_bench.c - the cost of encrypting the disk cache: bytes per second of the cipher in memory,
+ * and of records in the page cache with and without it. One thread.
  *
- *   seal_bench DIRECTORY [RECORDS]   records of 2 MB, 100 unless given; the directory is created, mode 0700
+ *   seal_bench DIRECTORY [RECORDS]   records of 2 MB, 100 unless given; creates the directory
  *
- *   cc -O2 -Iinclude -Isrc bench/seal_bench.c src/cli/load/cache_cipher_openssl.c build/release/libmote.a -lcrypto
- *       -lutf8proc -lpthread -lm -o build/seal_bench
+ *   cc -O2 -Iinclude -Isrc bench/seal_bench.c src/cli/load/cache_cipher_openssl.c
+ *       build/release/libmote.a -lcrypto -lutf8proc -lpthread -lm -o build/seal_bench
  */
 #include "base/os.h"
 #include "cli/load/cache_cipher.h"

@@ -249,19 +249,19 @@ MOTE_API size_t mote_text_next(const mote_model *model, mote_text_stream *stream
  * model and of sessions may use it. mote does not train adapters. */
 typedef struct mote_lora mote_lora;
 
-/* Opens a GGUF adapter of llama.cpp's format, or a directory that PEFT has written. Checks every shape
- * and copies the values, so the files are not needed afterwards. MOTE_E_MISMATCH: the adapter belongs
- * to another model. MOTE_E_UNSUPPORTED: it changes something else than the matrices that docs/lora.md
- * lists. */
+/* Opens a GGUF adapter of llama.cpp's format, or a directory that PEFT has written. Checks every
+ * shape and copies the values, so the files are not needed afterwards. MOTE_E_MISMATCH: the adapter
+ * belongs to another model. MOTE_E_UNSUPPORTED: it changes something else than the matrices that
+ * docs/lora.md lists. */
 MOTE_API mote_status mote_lora_open(mote_lora **out, const mote_model *model, const char *path,
                                     mote_error *err);
-/* No session may use it any more. Close it before its model. */
+/* Free all sessions that use it first. Close it before its model. */
 MOTE_API void mote_lora_close(mote_lora *lora);
 
 typedef struct mote_lora_info {
-    char name[96];        /* general.name of a GGUF file, or the name of the directory */
-    uint32_t rank;        /* the largest of its matrices */
-    uint32_t matrices;    /* of the model that it changes */
+    char name[96];        /* general.name of a GGUF file; else the name of the file or directory */
+    uint32_t rank;        /* the largest rank of its matrices */
+    uint32_t matrices;    /* number of matrices of the model that it changes */
     uint64_t parameters;  /* values of all A and B */
     uint64_t bytes;       /* memory */
     uint64_t fingerprint; /* hash of its files; snapshots store it */
@@ -269,9 +269,9 @@ typedef struct mote_lora_info {
 
 MOTE_API void mote_lora_describe(const mote_lora *lora, mote_lora_info *out);
 
-/* Merging: adds scale * alpha / rank * B A to rows first .. first + n - 1 of a weight matrix, given as
- * [n][columns] floats. `matrix` is its name in a GGUF file. With n = 0 nothing is added. false: the
- * adapter does not change this matrix. */
+/* Merging: adds scale * alpha / rank * B A to rows first .. first + n - 1 of a weight matrix, given
+ * as [n][columns] floats. `matrix` is its name in a GGUF file. With n = 0 nothing is added. false:
+ * the adapter does not change this matrix. */
 MOTE_API bool mote_lora_merge(const mote_lora *lora, float scale, const char *matrix,
                               uint64_t first, uint64_t n, float *rows);
 
@@ -377,11 +377,11 @@ typedef struct mote_observed {
 } mote_observed;
 
 typedef void mote_observe_fn(void *ctx, const mote_observed *observed);
-/* Calls fn for every matrix product of the following steps and drafts, before it is computed; NULL: no
- * more. For statistics of activations, such as an importance matrix. The rows of a session do not
- * depend on threads, CPU or division into steps. fn runs on the thread of mote_step and must not call
- * functions of the engine. Of the output head it gets the rows with logits; of the vision encoder
- * none. The rows of one product may come in several calls. */
+/* Calls fn for every matrix product of the following steps and drafts, before it is computed; NULL:
+ * no more. For statistics of activations, such as an importance matrix. The rows of a session do
+ * not depend on threads, CPU or division into steps. fn runs on the thread of mote_step and must
+ * not call functions of the engine. Of the output head it gets the rows with logits; of the vision
+ * encoder none. The rows of one product may come in several calls. */
 MOTE_API void mote_engine_observe(mote_engine *engine, mote_observe_fn *fn, void *ctx);
 
 /* Current use. KV cache is allocated in pages of 64 positions: a partial page counts as a whole
@@ -405,8 +405,9 @@ typedef struct mote_session_options {
     uint64_t context; /* most tokens the session can hold; 0: positions / sessions of the engine, or
                        * all positions with shared_positions; at most the trained context times
                        * YaRN */
-    /* [n_loras]: adapters, applied in this order; they stay for the life of the session. They are of
-     * the engine's model, and their ranks fit in lora_rank of the engine. The array is copied. */
+    /* [n_loras]: adapters, applied in this order; they cannot change later. They must be opened for
+     * the engine's model, and the sum of their ranks be at most lora_rank of the engine. The array
+     * is copied. */
     const mote_lora_use *loras;
     size_t n_loras;
 } mote_session_options;
@@ -427,7 +428,8 @@ MOTE_API mote_status mote_session_fork(mote_session **out, const mote_session *f
 
 MOTE_API uint64_t mote_session_length(const mote_session *session);
 MOTE_API uint64_t mote_session_context(const mote_session *session);
-/* The *n adapters of the session, valid as long as it; scales are filled in. */
+/* The *n adapters of the session, valid until it is freed. A scale that was given as 0 is 1
+ * here. */
 MOTE_API const mote_lora_use *mote_session_loras(const mote_session *session, size_t *n);
 /* All mote_session_length tokens. Valid until the next call on the session. */
 MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
@@ -465,8 +467,8 @@ MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, 
                                        const mote_session_options *options, mote_error *err);
 
 /*
- * Blocks: a session in parts, for a cache outside the engine. A session of n tokens, n a multiple of
- * 32, consists of the KV pages of its n positions and the recurrent state at n. With all of them
+ * Blocks: a session in parts, for a cache outside the engine. A session of n tokens, n a multiple
+ * of 32, consists of the KV pages of its n positions and the recurrent state at n. With all of them
  * mote_session_prepare makes a session that continues with the same bits.
  */
 enum { MOTE_PAGE_POSITIONS = 64, MOTE_STATE_POSITIONS = 32, MOTE_IDENTITY_BYTES = 16 };
@@ -500,8 +502,8 @@ MOTE_API mote_status mote_session_prepare(mote_session **out, mote_engine *engin
                                           const mote_session_options *options,
                                           const struct mote_work *prefix, mote_error *err);
 MOTE_API void mote_session_adopt(mote_session *session);
-/* The end of a session: what it has after its last multiple of 32 tokens, and the logits of its last
- * token. With it a restored session continues without a step. Bytes for a session of `length`
+/* The end of a session: what it has after its last multiple of 32 tokens, and the logits of its
+ * last token. With it a restored session continues without a step. Bytes for a session of `length`
  * tokens on this engine. */
 MOTE_API size_t mote_session_end_bytes(const mote_session *session, uint64_t length);
 /* Copies the end to `out`. MOTE_E_ARG: the last step of the engine computed no logits of it. */
@@ -512,8 +514,8 @@ MOTE_API mote_status mote_session_read_end(const mote_session *session, void *ou
  * for tokens of images. Errors as mote_step. */
 MOTE_API mote_status mote_session_write_end(mote_session *session, const mote_token *tokens,
                                             size_t n, const void *bytes, mote_error *err);
-/* Writes MOTE_IDENTITY_BYTES bytes: a hash of everything that the bytes of a block depend on besides
- * the tokens: weights, MOTE_NUMERICS, KV format, YaRN factor, drafts. */
+/* Writes MOTE_IDENTITY_BYTES bytes: a hash of everything that the bytes of a block depend on
+ * besides the tokens: weights, MOTE_NUMERICS, KV format, YaRN factor, drafts. */
 MOTE_API void mote_engine_identity(const mote_engine *engine, unsigned char *out);
 
 /* ---- steps ---- */

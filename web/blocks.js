@@ -50,7 +50,7 @@ export function unitsOf(text) {
   return text.length + UNITS_OF_LINE * lines;
 }
 
-// What the lines of a block have said so far.
+// What is known of a block from its lines so far.
 class Lines {
   constructor() {
     this.units = 0;

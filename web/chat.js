@@ -148,7 +148,7 @@ export class Chat {
     byId("status").textContent = text;
   }
 
-  // For screen readers only: everybody else sees it.
+  // For screen readers only: it is visible on the page.
   announce(text) {
     byId("announce").textContent = text;
   }

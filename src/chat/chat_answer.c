@@ -3,8 +3,8 @@
  * chat_answer.c - mote_chat_answer: runs one turn (turn.h) on one session. See mote_chat.h.
  *
  * Renders the conversation, keeps the longest common prefix of the session's tokens and the prompt,
- * or restores a longer one from disk, prefills the tokens after it, then decodes. Nothing is assumed
- * about how the session got its tokens.
+ * or restores a longer one from disk, prefills the tokens after it, then decodes. Nothing is
+ * assumed about how the session got its tokens.
  */
 #include "base/fpmode.h"
 #include "base/mem.h"

@@ -2,8 +2,8 @@
 /*
  * chat_disk.h - the prefix cache on disk (docs/prefix-cache.md) for conversations of mote_chat.h.
  *
- * A conversation with a disk starts an answer from the longest prefix of its prompt that its session
- * or the disk holds. After the answer a thread saves the session. It stops as soon as the
+ * A conversation with a disk starts an answer from the longest prefix of its prompt that its
+ * session or the disk holds. After the answer a thread saves the session. It stops as soon as the
  * conversation needs the session again; the next save writes the rest. Answers never fail because
  * of the disk, and their bits do not depend on it.
  *
@@ -27,7 +27,7 @@ typedef enum chat_disk_extent {
     CHAT_DISK_PROMPT /* the prompt if it is long: another one may begin equally */
 } chat_disk_extent;
 
-/* `bytes`: of disk_cache_open, as is the cipher. */
+/* `bytes` and `cipher` are those of disk_cache_open. */
 mote_status chat_disk_open(chat_disk **out, const char *directory, uint64_t bytes,
                            const disk_cipher *cipher, mote_error *err);
 /* Call chat_disk_flush before, to complete the last save. NULL is allowed. */
@@ -45,7 +45,7 @@ mote_status chat_put_text(strbuf *out, const mote_chat *chat, str members, mote_
 /* mote_chat_load of such a text. */
 mote_status chat_load_text(mote_chat **out, mote_engine *engine, str text,
                            const mote_chat_options *options, mote_error *err);
-/* Gives the images and videos of message number `message` back, which a loaded conversation lacks. As
+/* Adds the images and videos of message number `message`, which a loaded conversation lacks. As
  * mote_chat_add_media; MOTE_E_ARG: the message has others. */
 mote_status chat_attach_media(mote_chat *chat, size_t message, const mote_media *media,
                               size_t n_media, mote_error *err);
@@ -67,12 +67,14 @@ typedef struct chat_disk_prompt {
 
 /* The session is needed: the running save ends. */
 void chat_disk_release(chat_disk *d);
-/* After the prefill, with the logits of the last token: copies the end of the prompt, to be saved with
- * the session and the state before the end. Returns false if it is on disk, or there is none. */
+/* After the prefill, with the logits of the last token: copies the end of the prompt, to be saved
+ * with the session and the state before the end. Returns false if it is on disk, or there is
+ * none. */
 bool chat_disk_note_end(chat_disk *d, const mote_engine *engine, const mote_session *session);
-/* Replaces *session if the disk has enough more of the prompt than it. Returns the tokens restored;
- * 0: none; all: the session has the logits of the last one. A session that could not be restored is empty; *session is NULL if there is no memory
- * for that either. */
+/* Replaces *session if the disk has enough more tokens of the prompt. Returns the number of
+ * restored tokens; 0: none. If it is the whole prompt, the session has the logits of the last
+ * token. A session that could not be restored is empty; *session is NULL if there is no memory for
+ * that either. */
 size_t chat_disk_restore(chat_disk *d, mote_engine *engine, mote_session **session,
                          const chat_disk_prompt *prompt);
 /* Starts to save the session. `prompt_end`: position after the last message of the prompt. */

@@ -26,8 +26,8 @@ typedef struct convert_options {
     stream_progress_fn *progress; /* may be NULL */
     /* A tensor that is not in the output; `why` is a phrase. May be NULL. */
     void (*unused)(void *ctx, str name, const char *why);
-    /* False: MOTE_E_CANCELED, nothing is written. Called for the mmproj file of a directory, if there
-     * will be one. May be NULL. */
+    /* False: MOTE_E_CANCELED, nothing is written. Called for the mmproj file of a directory, if
+     * there will be one. May be NULL. */
     bool (*may_write)(void *ctx, const char *path);
     /* An output file is complete. May be NULL. */
     void (*written)(void *ctx, const char *path, uint32_t tensors, uint64_t bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convert_gguf.c - GGUF files to one GGUF file: joins the parts of a split model, adds the MTP block
- * of a file of its own, leaves out tensors that are no part of the text model, and merges adapters.
+ * convert_gguf.c - GGUF files to one GGUF file: joins the parts of a split model, adds the MTP
+ * block of a file of its own, leaves out tensors that are no part of the text model, and merges
+ * adapters.
  */
 #include "convert/convert.h"
 

@@ -62,8 +62,8 @@ extern const uint32_t n_tensor_rules;
 
 /* False: no rule knows the name. */
 bool tensor_rule_find(tensor_match *out, const model_config *m, str name);
-/* True if a complete model has the tensor in block `index` (a layer, or a vision block). Of experts it
- * is one of two forms, with the same targets. */
+/* True if a complete model has the tensor in block `index` (a layer, or a vision block). Of experts
+ * it is one of two forms, with the same targets. */
 bool tensor_rule_applies(const tensor_rule *rule, const model_config *m, uint32_t index);
 /* MOTE_E_FORMAT: the tensor has another shape than config.json says. */
 mote_status tensor_rule_check_shape(const tensor_match *match, const model_config *m,

@@ -178,7 +178,8 @@ static char *file_load(const answer_file *f, uint64_t from, size_t *n)
     return bytes;
 }
 
-/* The bytes of a sealed record after its salt and tag, in place. False: they are not what was sealed. */
+/* The bytes of a sealed record after its salt and tag, in place. False: they are not what was
+ * sealed. */
 static bool record_crypt(const disk_cipher *cipher, const answer_head *head, answer_seal *seal,
                          bool sealing)
 {
@@ -194,7 +195,8 @@ static bool record_crypt(const disk_cipher *cipher, const answer_head *head, ans
     return ok;
 }
 
-/* The record after its head, decrypted in place. False: it is damaged, or of another binding or key. */
+/* The record after its head, decrypted in place. False: it is damaged, or of another binding or
+ * key. */
 static bool record_open(const answer_file *f, const answer_head *head, char *bytes, str *out)
 {
     if (f->cipher == NULL) {
@@ -210,8 +212,8 @@ static bool record_open(const answer_file *f, const answer_head *head, char *byt
     return disk_key_equal(seal->binding, f->binding);
 }
 
-/* Calls fn, if not NULL, for the valid records of the binding and the key, which it decrypts. Returns
- * the bytes up to the end of the last complete record. */
+/* Calls fn, if not NULL, for the valid records of the binding and the key, which it decrypts.
+ * Returns the bytes up to the end of the last complete record. */
 static size_t records_walk(const answer_file *f, char *bytes, size_t n, answer_file_fn *fn,
                            void *with)
 {

@@ -3,8 +3,8 @@
  * answer_file.h - the sampled tokens of answers in one file, shared by processes of one user.
  *
  * A conversation that continues after a restart finds its prefix on disk only if the prompt repeats
- * the sampled tokens of earlier answers. Clients send texts, so the tokens are stored here. The file
- * `answers` is in the directory of the disk cache. Its records are opaque to this code:
+ * the sampled tokens of earlier answers. Clients send texts, so the tokens are stored here. The
+ * file `answers` is in the directory of the disk cache. Its records are opaque to this code:
  *
  *   head      8 bytes: "MOTEANS\n"
  *   record    answer_head, then head.bytes bytes, padded with zeros to a multiple of 8
@@ -12,10 +12,10 @@
  * With a cipher (disk_cipher.h) the bytes are a salt, a tag, and sealed binding and record. Records
  * of another key, and those that are not encrypted, are skipped.
  *
- * Records are appended under a lock (flock) and never change. A damaged record is skipped. One that a
- * killed process left unfinished, or a damaged head with all that follows, is cut off by the next
- * writer. At the size limit the newest half moves to a new file. Nothing is synced: after a power failure the last answers may be
- * missing, and their tokens are computed again.
+ * Records are appended under a lock (flock) and never change. A damaged record is skipped. One that
+ * a killed process left unfinished, or a damaged head with all that follows, is cut off by the next
+ * writer. At the size limit the newest half moves to a new file. Nothing is synced: after a power
+ * failure the last answers may be missing, and their tokens are computed again.
  */
 #ifndef MOTE_DISK_CACHE_ANSWER_FILE_H
 #define MOTE_DISK_CACHE_ANSWER_FILE_H

@@ -2,9 +2,9 @@
 /*
  * disk_cache.c - see disk_cache.h.
  *
- * Three mutexes: `puts` is held while a record is written; `files` by the thread that has the lock of
- * the directory, also while it uses files; `lock` protects index and stats and is held for memory
- * accesses only. In this order.
+ * Three mutexes: `puts` is held while a record is written; `files` by the thread that has the lock
+ * of the directory, also while it uses files; `lock` protects index and stats and is held for
+ * memory accesses only. In this order.
  */
 #include "disk_cache/disk_cache.h"
 
@@ -107,8 +107,8 @@ static bool cache_make_room(disk_cache *c, uint64_t more, uint64_t chain);
 
 /* ---- open ---- */
 
-/* Under `files` and the lock: the cap may be lower than when the records were written. Returns true if
- * something was removed. */
+/* Under `files` and the lock: the cap may be lower than when the records were written. Returns true
+ * if something was removed. */
 static bool cache_shrink(disk_cache *c)
 {
     const uint64_t no_chain = UINT64_MAX;
@@ -508,7 +508,7 @@ static disk_item item_of(const disk_entry *e)
     return item;
 }
 
-/* Inserts by time of use; the last one of a full list goes. */
+/* Inserts by time of use. A full list drops its last entry. */
 static void items_insert(disk_item *out, size_t room, size_t *n, const disk_item *item)
 {
     size_t at = *n < room ? (*n)++ : room;

@@ -2,15 +2,16 @@
 /*
  * disk_cache.h - KV pages and recurrent states in a directory, shared by processes of one user.
  *
- * One file per record (disk_record.h); the names of the files are the index. So a record is complete
- * or absent after a crash, nothing is ever rewritten or compacted, and removing a file frees its
- * space at once. docs/prefix-cache.md describes the whole tier, docs/decisions/0026 why it is not a
- * database.
+ * One file per record (disk_record.h); the names of the files are the index. So a record is
+ * complete or absent after a crash, nothing is ever rewritten or compacted, and removing a file
+ * frees its space at once. docs/prefix-cache.md describes the whole tier, docs/decisions/0026 why
+ * it is not a database.
  *
  * The file `lock` is locked (flock) while a process reserves space or removes records. It holds the
  * generation of the directory and the wear counters. A process reads the directory again if the
  * generation changed. Space is reserved by the size of a temporary file, so the sum over all
- * processes never exceeds the cap. A temporary file has a lock as long as its writer lives; without one it is removed.
+ * processes never exceeds the cap. A temporary file has a lock as long as its writer runs; without
+ * one it is removed.
  *
  * All functions are thread-safe. disk_cache_has and disk_cache_use never wait for a file.
  */
@@ -51,8 +52,8 @@ typedef struct disk_item {
 bool disk_cache_has(disk_cache *c, disk_key key);
 /* Is it the parent of another record? */
 bool disk_cache_has_children(disk_cache *c, disk_key key);
-/* Writes at most `room` keys of the pages and half pages after the page `parent`, or of the first ones
- * if it is zero, of this binding and namespace; those used last first. Returns how many. */
+/* Writes at most `room` keys of the pages and half pages after the page `parent`, or of the first
+ * ones if it is zero, of this binding and namespace; those used last first. Returns how many. */
 size_t disk_cache_next_pages(disk_cache *c, disk_key parent, disk_key binding, uint64_t ns,
                              disk_item *out, size_t room);
 /* Reads the head of a record. */

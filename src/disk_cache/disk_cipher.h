@@ -33,14 +33,15 @@ typedef struct disk_piece {
 
 typedef struct disk_cipher {
     void *with;
-    uint64_t key_id; /* of the user's key: others have another one. Tells nothing else about it */
-    /* A permutation that depends on the key: the key of a record to its name, or `back`. Without the
-     * key a name does not tell its prompt. False: it failed. */
+    uint64_t key_id; /* identifies the user's key and reveals nothing else about it */
+    /* A permutation that depends on the user's key: the key of a record to its file name, or
+     * `back`. Without the user's key a name does not reveal its prompt. False: it failed. */
     bool (*map_name)(void *with, const unsigned char in[DISK_NAME_KEY_BYTES], bool back,
                      unsigned char out[DISK_NAME_KEY_BYTES]);
     /* Begins to seal or to open a record. NULL: out of memory. */
     void *(*begin)(void *with, const unsigned char salt[DISK_SALT_BYTES], bool seal);
-    /* Seals or opens a piece. False, opening: it is not what was sealed; `out` must not be used. */
+    /* Seals (encrypts, writes the tag) or opens (decrypts, compares the tag) a piece. False when
+     * opening: the bytes were changed; `out` must not be used. */
     bool (*piece)(void *record, const disk_piece *p);
     /* NULL is allowed. */
     void (*end)(void *record);

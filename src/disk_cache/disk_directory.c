@@ -174,8 +174,9 @@ typedef struct scan_file {
     disk_kind kind;
 } scan_file;
 
-/* Reads the head. MOTE_E_FORMAT, MOTE_E_MISMATCH: it is damaged, of another version, or its key does
- * not agree with the name. Other errors, such as too many open files, say nothing about the record. */
+/* Reads the head. MOTE_E_FORMAT, MOTE_E_MISMATCH: it is damaged, of another version, or its key
+ * does not agree with the name. Other errors, such as too many open files, say nothing about the
+ * record. */
 static mote_status scan_read_head(const disk_directory *d, const disk_cipher *cipher,
                                   const scan_file *f, disk_record *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk_directory.h - the files of a cache directory: the lock with its counters, the scan, temporary
- * files. Private to disk_cache/. Callers keep the index consistent (disk_cache.c).
+ * disk_directory.h - the files of a cache directory: the lock with its counters, the scan,
+ * temporary files. Private to disk_cache/. Callers keep the index consistent (disk_cache.c).
  */
 #ifndef MOTE_DISK_CACHE_DISK_DIRECTORY_H
 #define MOTE_DISK_CACHE_DISK_DIRECTORY_H

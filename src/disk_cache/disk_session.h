@@ -6,8 +6,8 @@
  * The key of a record is a hash over the binding, the cache namespace and all tokens up to the end
  * of its block. With drafts the last row of a page depends on the token after the page, so that
  * token is part of the page's key. If that token is not known, because the session ends with the
- * page, the page is saved as a half page with all rows. A session is restored at a position that has
- * a state record and records of all pages before it.
+ * page, the page is saved as a half page with all rows. A session is restored at a position that
+ * has a state record and records of all pages before it.
  */
 #ifndef MOTE_DISK_CACHE_DISK_SESSION_H
 #define MOTE_DISK_CACHE_DISK_SESSION_H
@@ -49,8 +49,8 @@ typedef struct disk_difference {
 void disk_session_differs(disk_cache *c, const disk_scope *scope, const mote_token *tokens,
                           size_t n, size_t least, disk_difference *out);
 
-/* Removes the records of the tokens after position `from`, except those that records of other chains
- * need. Returns how many. */
+/* Removes the records of the tokens after position `from`, except those that records of other
+ * chains need. Returns how many. */
 size_t disk_session_drop(disk_cache *c, const disk_scope *scope, const mote_token *tokens, size_t n,
                          size_t from);
 
@@ -68,22 +68,22 @@ typedef struct disk_parts {
 
 void disk_parts_fini(disk_parts *p);
 
-/* Which states of a session are saved: those at least `apart` tokens after the one before, between
- * the positions `head` and `tail` DISK_MIDDLE_APART tokens, and none after position `most`; and
- * that at position `also`, which the end of a prompt needs. 0: none. */
+/* Which states of a session are saved: up to position `most`, each at least `apart` tokens after
+ * the one before; between the positions `head` and `tail`, DISK_MIDDLE_APART tokens. In addition
+ * the one at position `also`, which the end of a prompt needs; 0: none. */
 typedef struct disk_states {
     uint64_t apart, most, also, head, tail;
 } disk_states;
 enum { DISK_MIDDLE_APART = 1024 };
 
-/* The records that are missing to restore the session at these of its states: kept ones, and that of
- * its last multiple of 32. p->n 0: there is nothing to write. Existing records are kept for the
- * chain. */
+/* The records that are not on disk yet and that a restore needs. Of the kept states of the session,
+ * and the one at its last multiple of 32 tokens, `which` selects those to restore. p->n 0: there is
+ * nothing to write. Existing records are kept for the chain. */
 mote_status disk_session_save_parts(disk_parts *p, disk_cache *c, const disk_scope *scope,
                                     const mote_session *session, const disk_states *which,
                                     uint64_t chain, mote_error *err);
-/* The record of the end of a prompt of n tokens (mote_session_read_end) with so many bytes. False: it
- * has none, because n is a multiple of 32 or the end has tokens of an image. */
+/* The record of the end of a prompt of n tokens (mote_session_read_end) with so many bytes. False:
+ * it has none, because n is a multiple of 32 or the end has tokens of an image. */
 bool disk_session_end_head(disk_head *out, const disk_scope *scope, const mote_token *tokens,
                            size_t n, size_t bytes);
 /* The position of the state before the end. */

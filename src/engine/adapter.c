@@ -3,8 +3,8 @@
  * adapter.c - mote_lora_*: opens adapters, and gives them to sessions.
  *
  * An adapter is copied to memory and converted once (model/lora.c). Its files are mapped only while
- * it is opened. The fingerprint is a hash of all their bytes: adapters of one training run differ in
- * their values only.
+ * it is opened. The fingerprint is a hash of all their bytes, because adapters of one training run
+ * differ in their values only.
  */
 #include "base/fpmode.h"
 #include "base/mem.h"

@@ -91,7 +91,7 @@ typedef void kern_rope_fn(float *x, const float *cos, const float *sin, size_t n
 enum { KERN_LOW_RANK_PAD = 16 };
 typedef struct kern_low_rank_args {
     const void *b;   /* [rank] rows of n values, b_stride apart: floats, or halves */
-    bool halves;     /* rows are readable up to a multiple of KERN_LOW_RANK_PAD values */
+    bool halves;     /* b has halves; rows are readable up to a multiple of KERN_LOW_RANK_PAD */
     size_t b_stride; /* values */
     size_t rank;
     const float *x; /* [tokens] rows of rank values, x_stride apart */
@@ -131,8 +131,8 @@ typedef void kern_delta_fold_fn(const kern_delta_args *a, float *s1);
 /* ---- attention (docs/numerics.md section 5) ---- */
 
 /* Hadamard transform of each group of 32 of n values, in place: for h = 1, 2, 4, 8, 16 each pair
- * (a, b) of elements h apart becomes (a + b, a - b). Then all values are multiplied by scale. n is a
- * multiple of KERN_KV_GROUP. */
+ * (a, b) of elements h apart becomes (a + b, a - b). Then all values are multiplied by scale. n is
+ * a multiple of KERN_KV_GROUP. */
 typedef void kern_hadamard_fn(float *x, size_t n, float scale);
 
 /* Keys and values of a Q8_0 page: value = code * scale, one f16 scale per position and group of 32

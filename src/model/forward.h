@@ -50,8 +50,9 @@ typedef struct pass_segment {
 } pass_segment;
 
 /* For tests: gets intermediate rows. `what` is "embed", "layer" (after each), "final_norm"; with
- * experts "moe_x" (input of the block), "experts" (their numbers), "expert_weights", "moe" (output);
- * with drafts also "hidden" (all rows after the final norm) and "draft" (outputs of the MTP block). */
+ * experts "moe_x" (input of the block), "experts" (their numbers), "expert_weights", "moe"
+ * (output); with drafts also "hidden" (all rows after the final norm) and "draft" (outputs of the
+ * MTP block). */
 typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float *rows,
                             size_t n_rows, size_t n_cols);
 

@@ -2,10 +2,10 @@
 /*
  * lora.h - LoRA adapters: two small matrices A and B for some of the matrices of a model.
  *
- * Two kinds of files are read: GGUF adapters as llama.cpp's converter writes them (lora_gguf.c), and
- * directories of PEFT (lora_peft.c). Both are untrusted input. Both become a list of lora_source,
- * and lora_bind checks each one against the matrix of the model that it names. The result has its
- * own memory; the files are not needed afterwards.
+ * Two kinds of files are read: GGUF adapters as llama.cpp's converter writes them (lora_gguf.c),
+ * and directories of PEFT (lora_peft.c). Both are untrusted input. Both become a list of
+ * lora_source, and lora_bind checks each one against the matrix of the model that it names. The
+ * result has its own memory; the files are not needed afterwards.
  */
 #ifndef MOTE_MODEL_LORA_H
 #define MOTE_MODEL_LORA_H

@@ -3,9 +3,9 @@
  * lora_peft.c - adapters of PEFT: adapter_config.json and adapter_model.safetensors.
  *
  * A module NAME has the tensors base_model.model.NAME.lora_A.weight [rank][inputs] and
- * NAME.lora_B.weight [outputs][rank]. Names and the order of value heads are those of the checkpoint
- * that was trained. The configuration says how A and B are scaled. What would change the result and
- * is not implemented is refused: DoRA, biases, full copies of modules.
+ * NAME.lora_B.weight [outputs][rank]. Names and the order of value heads are those of the
+ * checkpoint that was trained. The configuration says how A and B are scaled. What would change the
+ * result and is not implemented is refused: DoRA, biases, full copies of modules.
  */
 #include "json/json.h"
 #include "model/lora.h"

@@ -7,8 +7,8 @@
  * weights, B (s A x) a chain that starts from W x (slot low_rank_add).
  *
  * A x runs together with W x, because both have the same input. Its tasks are parts of the ranks
- * with few rows, and parts of the rows with many. The tasks of B divide the outputs into panels. The
- * values of a panel are stored together, so that they are read in order.
+ * with few rows, and parts of the rows with many. The tasks of B divide the outputs into panels.
+ * The values of a panel are stored together, so that they are read in order.
  */
 #include "nn/nn.h"
 

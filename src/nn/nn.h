@@ -149,8 +149,8 @@ void nn_linear_picked(const nn *n, const nn_acts *input, const nn_matrix *w, con
 
 /* ---- LoRA adapters (lora_rows.c) ----
  *
- * An adapter changes y = W x to y + B (s A x), with A [rank][cols] and B [rows][rank]. Rows of a pass
- * may have different adapters. docs/numerics.md has the order of all sums. */
+ * An adapter changes y = W x to y + B (s A x), with A [rank][cols] and B [rows][rank]. Rows of a
+ * pass may have different adapters. docs/numerics.md has the order of all sums. */
 
 enum {
     NN_LORA_PANEL = 256,       /* outputs of B that are stored together */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * idle_sessions.c - the sessions of finished jobs and of branches; the one of least value goes first.
+ * idle_sessions.c - the sessions of finished jobs and of branches; least value is evicted first.
  *
- * Together with the sessions of paused jobs (key_share.c) there are at most options.idle_sessions. An
- * entry that the disk cache is reading (is_saving) is released before its session changes.
+ * Together with the sessions of paused jobs (key_share.c) there are at most options.idle_sessions.
+ * An entry that the disk cache is reading (is_saving) is released before its session changes.
  *
  * All code here runs on the engine thread.
  */

@@ -241,8 +241,8 @@ static void job_set_state(sched_job *job)
 }
 
 /* Samples with the turn, row by row, until it needs tokens that the session does not hold. The turn
- * may replace tokens it has sampled; the session is rewound then, and after a draft that it does not
- * want. */
+ * may replace tokens it has sampled; the session is rewound then, and after a draft that it does
+ * not want. */
 static void job_next_tokens(sched *s, sched_job *job, spec_item *item)
 {
     mote_error err;

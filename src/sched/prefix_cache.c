@@ -7,9 +7,9 @@
  * another job is prefilling the same prefix, the new job waits until that job reaches the position
  * where the two prompts differ, then forks there.
  *
- * Branches. A session can be forked at a chunk boundary, or near its end. If two jobs in a row leave
- * a cached session in the same chunk (equal instructions, other questions), the second one caches a
- * copy of its session at the first of both positions. Later jobs start there.
+ * Branches. A session can be forked at a chunk boundary, or near its end. If two jobs in a row
+ * leave a cached session in the same chunk (equal instructions, other questions), the second one
+ * caches a copy of its session at the first of both positions. Later jobs start there.
  *
  * prefix_states.c chooses the states to keep, idle_sessions.c has the sessions of finished jobs,
  * prompt_end.c the ends of prompts, prefix_room.c evicts and preempts, prefix_disk.c is the second
@@ -123,8 +123,8 @@ static prefix_source source_find(sched *s, const sched_job *job)
     return best;
 }
 
-/* Where the job can fork the session of the other one: at the last chunk boundary of the prefix that
- * both share; at the end of an equal prompt, because its end is kept (prompt_end.c). */
+/* Where the job can fork the session of the other one: at the last chunk boundary of the prefix
+ * that both share; at the end of an equal prompt, because its end is kept (prompt_end.c). */
 static size_t common_boundary(const sched_job *job, const sched_job *other)
 {
     const size_t most = reusable_tokens(job) < other->n ? reusable_tokens(job) : other->n;
@@ -297,8 +297,8 @@ static void job_start_prefill(sched *s, sched_job *job, const prefix_source *fro
     prefix_states_keep(s, job);
 }
 
-/* The session of the job can return to the last chunk boundary: completes it if the end of the prompt
- * is kept. */
+/* The session of the job can return to the last chunk boundary: completes it if the end of the
+ * prompt is kept. */
 static void job_use_end(sched *s, sched_job *job, prefix_source *from)
 {
     prompt_end *end =

@@ -2,8 +2,8 @@
 /*
  * prefix_disk.c - the prefix cache on disk: saves idle sessions, restores prefixes of new jobs.
  *
- * Saving. The engine thread chooses an idle session with blocks that are not on disk and gives it to
- * the writer thread (disk_writer.h). It can take the session back at any time
+ * Saving. The engine thread chooses an idle session with blocks that are not on disk and gives it
+ * to the writer thread (disk_writer.h). It can take the session back at any time
  * (prefix_disk_release). A session that is being saved is forked instead of taken over; the shared
  * blocks are then copied on write. One session is saved at a time; the one used last comes first.
  *
@@ -152,8 +152,8 @@ static void save_forget(struct prefix_disk *d)
     d->saving_end = NULL;
 }
 
-/* Returns false while the writer is busy. Clears the mark of the session it has saved; after a failure
- * it is to be saved again. */
+/* Returns false while the writer is busy. Clears the mark of the session it has saved; after a
+ * failure it is to be saved again. */
 static bool save_is_idle(sched *s)
 {
     struct prefix_disk *d = s->disk;

@@ -2,15 +2,16 @@
 /*
  * prefix_states.c - the recurrent states that sessions keep, so that later jobs can start there.
  *
- * Every prompt keeps those that are needed most: after the tools, the system text and the last image,
- * before a volatile line, before the generation prompt, and at the last chunk boundary, which the end
- * of the prompt needs (prompt_end.c). The others serve edits of earlier messages: after each message and
- * each image. A session that grows turn by turn keeps one at each end of a turn. A long prompt that
- * is prefilled at once keeps few, because each of them ends a prefill chunk.
+ * Every prompt keeps those that are needed most: after the tools, the system text and the last
+ * image, before a volatile line, before the generation prompt, and at the last chunk boundary,
+ * which the end of the prompt needs (prompt_end.c). The others are for edits of earlier messages:
+ * after each message and each image. A session that grows turn by turn keeps one at each end of a
+ * turn. A long prompt that is prefilled at once keeps few, because each of them ends a prefill
+ * chunk.
  *
- * All sessions share the kept states of the engine. When they run out, the state of least value goes,
- * also one of the same session. So the states of a long conversation get sparse where they save
- * least.
+ * All sessions share the kept states of the engine. When they run out, the state of least value is
+ * evicted, also one of the same session. So a long conversation keeps few states where they save
+ * few tokens.
  *
  * All code here runs on the engine thread.
  */
@@ -36,8 +37,9 @@ static bool is_last_image(const sched_job_options *o, size_t i)
     return o->marks[i].kind == CHAT_MARK_SHOWN;
 }
 
-/* Every prompt keeps a state at this mark. Before a volatile line: other sessions of the same program
- * leave the prompt there. After the last image: the next question about it has another text. */
+/* Every prompt keeps a state at this mark. Before a volatile line: prompts of other sessions of the
+ * same program differ from there on. After the last image: the next question about it has another
+ * text. */
 static bool mark_is_needed(const sched_job_options *o, size_t i)
 {
     const chat_mark_kind kind = o->marks[i].kind;
@@ -98,8 +100,8 @@ static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
     job->keeps[job->n_keeps++] = *last = at;
 }
 
-/* Tokens that must be between the state at mark i and the one before. A state where the session begins
- * costs nothing; one in the middle of a prefill ends a chunk. */
+/* Tokens that must be between the state at mark i and the one before. A state where the session
+ * begins costs nothing; one in the middle of a prefill ends a chunk. */
 static size_t mark_apart(const sched_job *job, size_t i)
 {
     const sched_job_options *o = &job->options;
@@ -169,8 +171,8 @@ static double holder_value(const holder *h, size_t k)
     return (double)(h->kept[k] - before) * h->use * (needed ? (double)NEEDED_WEIGHT : 1);
 }
 
-/* The number of the holder's state that is that of another session at `position`; h->n: none. A fork
- * shares the states of its session. */
+/* The number of the holder's state that is that of another session at `position`; h->n: none. A
+ * fork shares the states of its session. */
 static size_t holder_shares(const holder *h, const mote_session *other, uint64_t position)
 {
     size_t k = 0;

@@ -4,9 +4,9 @@
  *
  * A session can return to a multiple of 32 tokens. The end of a prompt is what comes after the last
  * one, with the logits of the last token (mote_session_read_end). It is kept for every prompt that
- * has a state there. If the session with the state is evicted, the end is of no use until the prompt
- * is prefilled again. The end that was not used for longest goes first. prefix_disk.c saves ends with
- * the sessions of their prompts.
+ * has a state there. If the session with the state is evicted, the end is of no use until the
+ * prompt is prefilled again. The least recently used end is evicted first. prefix_disk.c saves ends
+ * with the sessions of their prompts.
  *
  * All code here runs on the engine thread.
  */
@@ -46,7 +46,7 @@ static void end_free(sched *s, uint32_t i)
     mem_free(end);
 }
 
-/* Frees the one that was not used for longest. */
+/* Frees the least recently used end. */
 static void end_evict(sched *s)
 {
     uint32_t least = 0;

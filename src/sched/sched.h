@@ -8,10 +8,11 @@
  * remaining time budget (prefill_budget.h), so running streams stay smooth. The output of a job
  * does not depend on the batch, on chunk sizes or on cache reuse.
  *
- * Finished sessions stay in the prefix cache, and on disk if options.disk_directory is set. A new job
- * starts from the longest usable prefix of a running or idle session of its cache namespace, or on
- * disk. When KV pages run out, idle sessions of the least value are evicted, pinned ones last. After
- * that a running job is preempted: it is prefilled again later, which affects its latency only.
+ * Finished sessions stay in the prefix cache, and on disk if options.disk_directory is set. A new
+ * job starts from the longest usable prefix of a running or idle session of its cache namespace, or
+ * on disk. When KV pages run out, idle sessions of the least value are evicted, pinned ones last.
+ * After that a running job is preempted: it is prefilled again later, which affects its latency
+ * only.
  *
  * Slots, prefill rows and KV pages are divided equally between clients (API keys). A client with
  * more than its share is preempted: its youngest job pauses and keeps its session if memory allows
@@ -64,8 +65,8 @@ typedef struct sched_options {
     /* Called on any thread with a message about the disk cache, rarely; NULL: none. */
     void (*warn)(void *with, const char *text);
     void *warn_with;
-    /* Called on the engine thread when events are ready to collect, and on any thread when an unload
-     * has ended. The scheduler's mutex is not held. Must not block. */
+    /* Called on the engine thread when events are ready to collect, and on any thread when an
+     * unload has ended. The scheduler's mutex is not held. Must not block. */
     void (*wake)(void *with);
     void *with;
 } sched_options;
@@ -135,7 +136,8 @@ void sched_job_discard(sched_job *job);
 
 /* All functions from here to sched_busy: loop thread only. */
 
-/* MOTE_E_FULL: the queue is full; for a background job, half of it. On failure the caller still owns the job. */
+/* MOTE_E_FULL: the queue is full; for a background job, half of it. On failure the caller still
+ * owns the job. */
 mote_status sched_submit(sched *s, sched_job *job, mote_error *err);
 
 /* Gives up a submitted job in any phase. An unfinished job is aborted. It delivers no further

@@ -367,7 +367,8 @@ uint32_t idle_parked(const sched *s);
 /* Adds a session of the job: that of the finished job, or a branch. Entries it covers are freed; if
  * an entry covers it, the session itself is freed. Branches stay: they save what others do not. */
 void idle_add(sched *s, const sched_job *job, mote_session *session, bool is_branch);
-/* Expected use of the entry: grows with the hits, falls with the uses of others since the last one. */
+/* Expected use of the entry: grows with the hits, falls with the uses of others since the last
+ * one. */
 double idle_use(const sched *s, const idle_session *e);
 /* Its states have changed. */
 void idle_count_bytes(sched *s, idle_session *e);
@@ -396,14 +397,15 @@ size_t prefix_states_head(const sched_job *job);
 /* The prompt of the job is not prefilled yet: its end will be kept. */
 bool prompt_end_wanted(const sched_job *job);
 
-/* The prompt of the job was prefilled by the last step: keeps its end. Without memory it does not. */
+/* The prompt of the job was prefilled by the last step: keeps its end, if there is memory. */
 void prompt_end_note(sched *s, const sched_job *job);
 /* The end of the job's tokens; NULL: none. */
 prompt_end *prompt_end_find(sched *s, const sched_job *job);
 /* The longest end of a prompt that the session begins with; NULL: none. */
 prompt_end *prompt_end_of(sched *s, uint64_t ns, const mote_session *session);
-/* Brings the session, which holds the state at the last multiple of 32 of its tokens, to the whole
- * prompt with logits. Returns false if no page is free: the session then lacks the tokens after that state. */
+/* The session has the state at the last multiple of 32 tokens of the prompt. Adds the tokens after
+ * it, and the logits of the last one. Returns false if no page is free: the session then lacks the
+ * tokens after that state. */
 bool prompt_end_use(sched *s, prompt_end *end, mote_session *session);
 /* Frees the ends of prompts that the session begins with. */
 void prompt_end_drop(sched *s, uint64_t ns, const mote_session *session);
@@ -418,7 +420,7 @@ void prefix_disk_close(sched *s);
 void prefix_disk_save(sched *s);
 /* The session of the entry changes or is freed: the writer stops reading it. */
 void prefix_disk_release(sched *s, idle_session *e);
-/* The end is freed: the same. */
+/* The end is about to be freed: the writer stops reading it. */
 void prefix_disk_release_end(sched *s, const prompt_end *end);
 /* Saves all idle sessions, in so many seconds at most and while `goes_on`, if not NULL, agrees. */
 void prefix_disk_flush(sched *s, double seconds, bool (*goes_on)(sched *s));
@@ -476,7 +478,7 @@ void job_boundary(sched *s, sched_job *job);
 double job_deadline(const sched_job *job);
 /* Consumes the results of work item `item` of a step. */
 void job_advance(sched *s, sched_job *job, size_t item);
-/* The same for a job that started with the logits of its prompt (PREFIX_FULL). */
+/* Samples from the logits that the session of a new job already has (PREFIX_FULL). */
 void job_advance_full(sched *s, sched_job *job);
 /* Completes the result and frees the slot. */
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);

@@ -86,7 +86,7 @@ def invalid_adapters(server):
 
 @case
 def batches_mix_adapters(server):
-    """Logprobs of answers with other adapters beside them are those of each alone."""
+    """Logprobs of answers do not depend on other adapters in the same steps."""
     base = base_of(server)
     wanted = [body(base + suffix, question, logprobs=True, top_logprobs=3, seed=i)
               for i, (question, suffix) in enumerate((q, s) for q in TRAINED for s in ("", ":nib", ":half"))]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk_test.c - conversations with the prefix cache on disk: an answer after a restore has the tokens
- * and logits of one that computed everything, whatever is on the disk.
+ * disk_test.c - conversations with the prefix cache on disk: an answer after a restore has the
+ * tokens and logits of one that computed everything, whatever is on the disk.
  */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE

@@ -35,8 +35,8 @@ static void *random_tensor(rig_random *r, size_t n, double size, uint32_t type, 
     return type == TYPE_F32 ? (void *)values : (void *)halves;
 }
 
-/* A model with experts has no adapters of the feed-forward network; LORA_ONLY_FFN then means the output
- * projections. */
+/* A model with experts has no adapters of the feed-forward network; LORA_ONLY_FFN then means the
+ * output projections. */
 static bool recipe_has(const lora_recipe *recipe, const lora_rule *rule, bool mtp, bool experts)
 {
     const bool projects = rule->place != LORA_MODEL && strstr(rule->gguf, "_out") != NULL;

@@ -142,8 +142,8 @@ static void prefixes_survive_a_restart(void **state)
     question_fini(&second);
 }
 
-/* The next turn of a conversation: its prompt, an answer and `more` tokens. The prompt is freed with
- * mem_free by next_turn_fini. */
+/* The next turn of a conversation: its prompt, an answer and `more` tokens. The prompt is freed
+ * with mem_free by next_turn_fini. */
 static question next_turn(const question *q, const sched_result *r, size_t more)
 {
     question next = *q;
@@ -167,8 +167,8 @@ static void next_turn_fini(question *q)
     mem_free((void *)q->prompt.marks);
 }
 
-/* After a restart a turn prefills its new tokens and at most 64 others, wherever prompts and answers
- * end. The last token of an answer is in no session. */
+/* After a restart a turn prefills its new tokens and at most 64 others, wherever prompts and
+ * answers end. The last token of an answer is in no session. */
 static void turn_after_a_restart(void **state)
 {
     (void)state;
@@ -425,8 +425,8 @@ static void *end_hold(void *with)
     return NULL;
 }
 
-/* A save is interrupted because its session is dropped, and the writer still waits for the disk. The
- * end of the scheduler waits for it, and saves the other session. */
+/* A save is interrupted because its session is dropped, and the writer still waits for the disk.
+ * The end of the scheduler waits for it, and saves the other session. */
 static void interrupted_save_delays_no_other(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answer_file_test.c - the file of answers: order, bindings, the size limit, damage, killed writers.
+ * answer_file_test.c - the file of answers: order, bindings, the size limit, damage, killed
+ * writers.
  *
  * The contents of a record follow from its number, so a wrong record is found whatever happened
  * before. Built twice: unit_answer_file_sealed does the same with encrypted records.

@@ -3,10 +3,10 @@
  * disk_cache_test.c - records of the disk cache: contents, damage, the cap, several objects on one
  * directory, writers that are killed.
  *
- * The contents of a record follow from its key, so a wrong answer is found whatever happened before.
- * Built twice: unit_disk_cache_sealed does the same with encrypted records.
- * Arguments: MOTE_DISK_DAMAGES and MOTE_DISK_KILLS set the number of random cases, MOTE_DISK_SEED
- * the seed. scripts/disk_cache_long runs many; MOTE_TEST_SCALE scales the usual ones.
+ * The contents of a record follow from its key, so a wrong answer is found whatever happened
+ * before. Built twice: unit_disk_cache_sealed does the same with encrypted records. Arguments:
+ * MOTE_DISK_DAMAGES and MOTE_DISK_KILLS set the number of random cases, MOTE_DISK_SEED the seed.
+ * scripts/disk_cache_long runs many; MOTE_TEST_SCALE scales the usual ones.
  */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
@@ -42,7 +42,8 @@ static char path[64];
 static test_random chance;
 static unsigned char *bytes, *got;
 
-/* Instead of the C library's. A disk with a bad sector: reads behind `bad_from` fail; 0: none do. */
+/* Instead of the C library's. A disk with a bad sector: reads behind `bad_from` fail; 0: none
+ * do. */
 static off_t bad_from;
 
 ssize_t pread(int fd, void *to, size_t n, off_t at)

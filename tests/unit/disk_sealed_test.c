@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk_sealed_test.c - the encrypted disk cache: what is on disk, damage, exchanged records, several
- * keys in one directory, answers, texts of sessions, key files.
+ * disk_sealed_test.c - the encrypted disk cache: what is on disk, damage, exchanged records,
+ * several keys in one directory, answers, texts of sessions, key files.
  *
  * The cipher is the real one. The contents of a record follow from its number, so a wrong answer is
  * found whatever happened before.

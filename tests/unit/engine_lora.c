@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_lora.c - adapter files: what is refused and with which words, scales of PEFT, limits of
+ * engine_lora.c - adapter files: which are refused, with the error texts; scales of PEFT, limits of
  * sessions. The golden test and the laws compare the numbers of real adapters.
  */
 #include "law/lora_build.h"
@@ -311,8 +311,8 @@ static void scales_follow_the_configuration(void **state)
     mote_lora_close(NULL);
 }
 
-/* B as halves gives the bits of B as floats. The last rank has no effect, because its row of A is 0;
- * only its values in B decide how B is stored. */
+/* B as halves gives the bits of B as floats. The last rank has no effect, because its row of A is
+ * 0; only its values in B decide how B is stored. */
 static void halves_are_the_same_numbers(void **state)
 {
     static float saved_a[RANK * EMBD], saved_b[FF * RANK];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_test.c - headers of Safetensors files: a valid one, and malformed ones with their errors. */
+/* safetensors_test.c - headers of Safetensors files: a valid one, and malformed ones with their
+ * errors. */
 #include "safetensors/safetensors.h"
 
 #include "base/mem.h"

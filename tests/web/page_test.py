@@ -365,7 +365,7 @@ def dashboard_shows_the_server(browser, server):
 
 @case
 def dashboard_needs_its_scope(browser, _):
-    """Without API keys everybody may chat, and the key of the user opens the dashboard."""
+    """Without API keys every client may chat, and the key of the user opens the dashboard."""
     with Server(key=None) as server, open_page(browser, server) as page:
         equal(ask(page, FACT), FACT_ANSWER)
         page.click("#tab-dashboard")

@@ -2,8 +2,8 @@
 /*
  * chat_sessions.c - named sessions of a conversation: --session, /save, /switch, /list.
  *
- * The file of a session is written after each answer. Its KV pages and states are in the prefix cache
- * on disk: the next answer restores them, or prefills the tokens if they are gone.
+ * The file of a session is written after each answer. Its KV pages and states are in the prefix
+ * cache on disk: the next answer restores them, or prefills the tokens if they are gone.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "base/mem.h"
@@ -145,8 +145,8 @@ mote_status conversation_read_session(mote_chat **out, mote_engine *engine, cons
     return status;
 }
 
-/* Loads a file or, if `path` is NULL, the session with these images. The old chat is kept until the new
- * one is open. */
+/* Loads a file or, if `path` is NULL, the session with these images. The old chat is kept until the
+ * new one is open. */
 static int load_chat(conversation *t, const char *path, const char *session,
                      const media_files *media)
 {

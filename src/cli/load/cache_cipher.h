@@ -2,9 +2,9 @@
 /*
  * cache_cipher.h - encryption of the prefix cache on disk: --cache-key, the key file, the cipher.
  *
- * The cipher is AES-256-GCM of libcrypto (cache_cipher_openssl.c). A build without libcrypto has none
- * (cache_cipher_absent.c): then a key is an error, so nothing is ever stored unencrypted by mistake.
- * docs/decisions/0030 has the reasons.
+ * The cipher is AES-256-GCM of libcrypto (cache_cipher_openssl.c). A build without libcrypto has
+ * none (cache_cipher_absent.c): then a key is an error, so nothing is stored unencrypted by
+ * mistake. docs/decisions/0030 has the reasons.
  */
 #ifndef MOTE_CLI_LOAD_CACHE_CIPHER_H
 #define MOTE_CLI_LOAD_CACHE_CIPHER_H
@@ -36,7 +36,7 @@ mote_status cache_key_read(unsigned char key[CACHE_KEY_BYTES], const char *path,
 /* The cipher of --cache-key; *out is NULL if `path` is NULL or empty. Returns an exit code, and has
  * reported the error unless it is 0. */
 int cache_key_open(disk_cipher **out, const char *path);
-/* Writes a new key to a new file, which only its owner can read. Likewise. */
+/* Writes a new key to a new file, which only its owner can read. Returns an exit code, likewise. */
 int cache_key_create(const char *path);
 
 #endif

@@ -74,7 +74,7 @@ typedef struct loaded {
     mote_engine *engine;
     mote_session *session;
     mote_lora_use loras[MOTE_MAX_LORAS]; /* [n_loras]: adapters of all sessions */
-    mote_lora *opened[MOTE_MAX_LORAS];   /* [n_loras]: the same */
+    mote_lora *opened[MOTE_MAX_LORAS];   /* [n_loras]: the same adapters, to be closed */
     size_t n_loras;
 } loaded;
 
@@ -100,10 +100,10 @@ int load_prefault(const loaded *l, uint64_t memory);
  * For `needed`, see load_fit_memory. */
 int load_engine(loaded *l, const load_options *options, uint64_t *context, uint64_t needed,
                 uint32_t logits_rows);
-/* Checks that an engine, with suffix lookup if it has drafts, fits into --memory, or into the memory
- * that is available. If the user did not set --context, a context that does not fit is reduced, down
- * to `needed` positions per session. If that is not enough, drafts are turned off unless keep_drafts
- * is set. A note says so. */
+/* Checks that an engine, with suffix lookup if it has drafts, fits into --memory, or into the
+ * memory that is available. If the user did not set --context, a context that does not fit is
+ * reduced, down to `needed` positions per session. If that is not enough, drafts are turned off
+ * unless keep_drafts is set. A note says so. */
 int load_fit_memory(const mote_model *model, const load_options *options,
                     mote_engine_options *engine, uint64_t needed);
 /* The directory of the prefix cache on disk. False: no variable names one. */

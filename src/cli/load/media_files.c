@@ -72,7 +72,8 @@ static bool path_exists(const char *path, bool *directory)
 #define GLOB_BRACE 0
 #endif
 
-/* The pattern of all files with a suffix in a directory; special characters of its name are escaped.
+/* The pattern of all files with a suffix in a directory; special characters of its name are
+ * escaped.
  */
 static bool frames_pattern(const char *directory, const char *suffix, char *out)
 {

@@ -181,8 +181,8 @@ static bool models_plan_fits(const serve_models *m, const sched_options *o, uint
 }
 
 /* Limits the plan to --memory, or else to the memory that is available. Called before the files are
- * read: a model that does not fit is refused at once, except one with experts, which then reads some
- * of them from disk. */
+ * read: a model that does not fit is refused at once, except one with experts, which then reads
+ * some of them from disk. */
 static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t given)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];

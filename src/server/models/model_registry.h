@@ -108,8 +108,8 @@ bool model_registry_has_catalog(const model_registry *r);
 /* The model that `name` means (model_match.h). NULL: no model matches. A miss reads the catalog
  * again, at most once per second: call it on a worker thread. */
 model_entry *model_registry_find(model_registry *r, str name);
-/* The thinking setting of an alias, such as "nothink"; "" if it has none, or `name` is no alias. The
- * text is valid as long as the registry. */
+/* The thinking setting of an alias, such as "nothink"; "" if it has none, or `name` is no alias.
+ * The text is valid as long as the registry. */
 str model_registry_alias_think(model_registry *r, str name);
 /* The model for requests without a name: the first given one, or the only installed one. NULL:
  * none, or several are installed. */
