@@ -44,9 +44,10 @@ void disk_index_remove(disk_index *x, disk_key key);
  * The record to evict next: without dependents, not of `chain`, of the least value. The value of a
  * state is the number of tokens that it saves over the state before it, times its expected use,
  * divided by the bytes that its eviction frees. The expected use grows with the hits and falls with
- * the time since the last one. A page that no state needs has no value. Before that it is spared
- * for DISK_FRESH_SECONDS, if something else can go: another process may be about to write its
- * state. Foreign records have no value either: their chains are unknown. NULL: none may go.
+ * the time since the last one. A page that no state needs has no value, and neither has a foreign
+ * record, because its chain is unknown. For DISK_FRESH_SECONDS after it was written, such a record
+ * is evicted last: another process may be about to write the state of the page. NULL: no record may
+ * be evicted.
  */
 enum { DISK_FRESH_SECONDS = 60 };
 disk_entry *disk_index_least(disk_index *x, uint64_t chain, uint64_t now);
