@@ -349,7 +349,7 @@ class RepoSize(Planted):
 
     def test_much_data(self):
         (self.tree.root / "tests/data").mkdir(parents=True)
-        for i, size in enumerate((61_000_000, 1_000_001)):
+        for i, size in enumerate((62_000_000, 1_000_001)):
             self.assertNotIn("archives", "\n".join(self.tree.run(self.check)[1]))
             with open(self.tree.root / f"tests/data/planted{i}.xz", "wb") as f:
                 f.truncate(size)
