@@ -72,7 +72,12 @@ mote_status os_file_create(os_file *f, const char *path, mote_error *err)
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a rename would replace a device */
         return err_set(err, MOTE_E_IO, "%s exists and is not a regular file", path);
-    snprintf(f->temporary, sizeof f->temporary, "%s.%d.part", f->path, (int)getpid());
+    /* Not the process id: in a container it is the same after every restart. */
+    uint64_t random;
+    if (!os_random(&random, sizeof random))
+        return err_set(err, MOTE_E_IO, "cannot write %s: the system has no random bytes", path);
+    snprintf(f->temporary, sizeof f->temporary, "%s.%016llx.part", f->path,
+             (unsigned long long)random);
     f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (f->fd < 0)
         return err_set(err, MOTE_E_IO, "cannot create %s: %s", f->temporary, strerror(errno));

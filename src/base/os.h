@@ -26,12 +26,14 @@ bool os_write_all(int fd, const void *data, size_t bytes);
 
 /*
  * Atomic replacement of a file: write to a temporary file in the same directory, fsync, rename,
- * fsync the directory.
+ * fsync the directory. The temporary name is PATH, random digits and ".part": one that a killed
+ * process has left blocks no other one, and several threads may replace one file; the last commit
+ * wins.
  */
 typedef struct os_file {
     int fd;
     char path[1024];
-    char temporary[1040];
+    char temporary[1048];
 } os_file;
 
 mote_status os_file_create(os_file *f, const char *path, mote_error *err);

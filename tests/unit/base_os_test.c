@@ -99,12 +99,29 @@ static void abandoned_file_leaves_nothing(void **state)
     assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
     assert_int_equal(os_file_write(&f, "new", 3, &err), MOTE_OK);
     assert_int_equal(count_entries(), 2);
-    os_file second; /* the temporary file exists and is not overwritten */
-    assert_int_equal(os_file_create(&second, target, &err), MOTE_E_IO);
-    os_file_abandon(&second);
     os_file_abandon(&f);
     assert_content("old");
     assert_int_equal(count_entries(), 1);
+}
+
+/* Another thread of this process writes the same file, or a killed process with the same id did. */
+static void temporary_files_do_not_collide(void **state)
+{
+    (void)state;
+    os_file first, second;
+    mote_error err;
+    assert_int_equal(os_file_create(&first, target, &err), MOTE_OK);
+    assert_int_equal(os_file_write(&first, "first", 5, &err), MOTE_OK);
+    assert_int_equal(os_file_create(&second, target, &err), MOTE_OK);
+    assert_string_not_equal(first.temporary, second.temporary);
+    assert_int_equal(os_file_write(&second, "second", 6, &err), MOTE_OK);
+    assert_int_equal(os_file_commit(&second, &err), MOTE_OK);
+    assert_content("second");
+    assert_int_equal(os_file_commit(&first, &err), MOTE_OK);
+    assert_content("first");
+    assert_int_equal(count_entries(), 1);
+    const size_t n = strlen(first.temporary);
+    assert_string_equal(first.temporary + n - 5, ".part"); /* by which file_store.c removes them */
 }
 
 static void failure_leaves_old_or_new_file(void **state)
@@ -206,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_appears_when_complete),
         cmocka_unit_test(abandoned_file_leaves_nothing),
+        cmocka_unit_test(temporary_files_do_not_collide),
         cmocka_unit_test(failure_leaves_old_or_new_file),
         cmocka_unit_test(invalid_paths),
         cmocka_unit_test(name_without_directory),
