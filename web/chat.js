@@ -62,6 +62,17 @@ export class Chat {
     this.scrollDown();
   }
 
+  // For a conversation that is being deleted: its answer ends and is not stored any more.
+  discard(id) {
+    if (this.run && this.run.tree.conversation.id === id) {
+      this.run.discarded = true;
+      this.run.abort.abort();
+      this.run = null;
+      this.drawRunning();
+    }
+    if (this.tree.conversation.id === id) this.clear();
+  }
+
   get isEmpty() {
     return this.tree.messages.size === 0;
   }
@@ -251,6 +262,7 @@ export class Chat {
   async receive(run, body) {
     try {
       for await (const event of api.chat(body, run.abort.signal)) {
+        if (run.discarded) return; // events that had arrived before
         if (event.chunk) this.onChunk(run, event.chunk);
         else this.onProgress(event);
       }
@@ -258,7 +270,7 @@ export class Chat {
     } catch (error) {
       this.onFailure(run, error);
     }
-    this.finish(run);
+    if (!run.discarded) this.finish(run);
   }
 
   onFailure(run, error) {

@@ -70,10 +70,7 @@ export class Sidebar {
       return;
     }
     this.confirming = null;
-    if (conversation.id === this.chat.tree.conversation.id) {
-      this.chat.stop();
-      this.chat.clear();
-    }
+    this.chat.discard(conversation.id);
     await store.removeConversation(conversation.id);
     this.draw();
   }

@@ -260,6 +260,53 @@ def stop_ends_the_stream(browser, fake):
         no_faults(page)
 
 
+def stored(page):
+    """Numbers of stored conversations and messages, after everything that the page is storing."""
+    return page.js("""(async () => {
+      const open = indexedDB.open("mote");
+      await new Promise((resolve) => (open.onsuccess = resolve));
+      const transaction = open.result.transaction(["conversations", "messages"], "readwrite");
+      const counts = ["conversations", "messages"].map((name) => transaction.objectStore(name).count());
+      await new Promise((resolve) => (transaction.oncomplete = resolve));
+      open.result.close();
+      return counts.map((request) => request.result);
+    })()""")
+
+
+def delete_during_answer(browser, fake, page, hide):
+    """Deletes the only conversation while its answer arrives; `hide`: while another one is shown."""
+    gate, left = threading.Event(), fake.left
+    fake.answers.append([chunk({"content": "The beginning "}), gate, *[chunk({"content": "x"})] * 2000, 0.2,
+                         *[chunk({"content": "x"})] * 20000])
+    page.type("#input", "x")
+    page.enter()
+    page.wait(f"{last('.message.assistant')} && {last('.message.assistant')}.innerText.includes('The beginning')")
+    if hide:
+        page.click("#new-chat")
+    page.click("#conversations button", "Delete")
+    page.click("#conversations button", "Really?")
+    page.wait("document.querySelectorAll('#conversations li').length === 0")
+    gate.set()
+    page.wait("document.querySelector('#stop').hidden")
+    equal((hide, stored(page)), (hide, [0, 0]))
+    while fake.left == left:
+        browser.receive(0.02)
+
+
+@case
+def deleted_during_answer_stays_deleted(browser, fake):
+    with open_page(browser, fake, {"alternatives": False}) as page:
+        for hide in (False, True):
+            delete_during_answer(browser, fake, page, hide)
+            equal((hide, stored(page)), (hide, [0, 0]))
+            equal(page.js("document.querySelectorAll('.message').length"), 0)
+        # the page is ready for the next answer
+        fake.answers.append([chunk({"content": "Fine"}), END])
+        equal(ask(page, "y"), "Fine")
+        equal(stored(page), [1, 2])
+        no_faults(page)
+
+
 @case
 def progress_is_shown(browser, fake):
     gates = [threading.Event() for _ in range(3)]
