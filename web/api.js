@@ -15,6 +15,12 @@ export class ApiError extends Error {
   }
 }
 
+// Index of the first character that no key has; -1: there is none. fetch() throws for most of them, just as
+// it does if no server answers.
+export function badKeyCharacter(value) {
+  return value.search(/[^!-~]/);
+}
+
 export function key() {
   return sessionStorage.getItem(KEY) || "";
 }
@@ -24,9 +30,17 @@ export function setKey(value) {
   else sessionStorage.removeItem(KEY);
 }
 
+// A stored key that cannot be sent is forgotten, so that the user is asked for another one.
+function authorization() {
+  if (badKeyCharacter(key()) >= 0) {
+    setKey("");
+    throw new ApiError(401, "bad_key", "the API key of this tab had characters that no key has: enter the key again");
+  }
+  return key() ? {Authorization: `Bearer ${key()}`} : {};
+}
+
 async function send(path, options = {}) {
-  const headers = {...options.headers};
-  if (key()) headers.Authorization = `Bearer ${key()}`;
+  const headers = {...options.headers, ...authorization()};
   const reply = await fetch(path, {...options, headers, credentials: "omit", cache: "no-store"});
   if (reply.ok) return reply;
   let error = {};

@@ -48,6 +48,29 @@ def key_is_requested_and_stays_in_the_tab(browser, server):
 
 
 @case
+def keys_that_cannot_be_sent_are_refused(browser, server):
+    """A key copied from a document may have a zero-width space or a typographic dash."""
+    with browser.page(None) as page:
+        # as if an earlier page had stored it
+        page.preload("if (!sessionStorage.getItem('mote-seen')) {"
+                     "sessionStorage.setItem('mote-seen', 'yes'); sessionStorage.setItem('mote-key', 'test\\u200bkey'); }")
+        page.navigate(server.url + "/")
+        page.wait("document.querySelector('#key').open && document.querySelector('#key').innerText.includes('enter the key again')")
+        equal(page.js("sessionStorage.getItem('mote-key')"), None)
+        for key, code in ((KEY[:5] + "\u200b" + KEY[5:], "Character 6 of this key is U+200B"), (KEY.replace("-", "\u2013"), "is U+2013"),
+                          (KEY + " x", "is U+0020"), ("\u00e9", "Character 1 of this key is U+00E9")):
+            page.type("#key-input", key)
+            page.click("#key button", "Use key")
+            page.wait(f"document.querySelector('#key').open && document.querySelector('#key-fault').textContent.includes({json.dumps(code)})")
+            equal(page.js("sessionStorage.getItem('mote-key')"), None)
+        page.type("#key-input", f" {KEY} ")
+        page.enter()
+        page.wait("document.body.dataset.ready === 'true' && document.querySelector('#banner').hidden")
+        equal(page.js("[sessionStorage.getItem('mote-key'), document.querySelector('#key').open]"), [KEY, False])
+        no_faults(page)
+
+
+@case
 def chat_is_streamed_stored_and_found(browser, server):
     with open_page(browser, server) as page:
         equal(ask(page, FACT), FACT_ANSWER)
