@@ -327,7 +327,7 @@ static mote_status server_open_files(server *s, mote_error *err)
                                     .total_bytes = (uint64_t)s->limits.at[LIMIT_FILES_BYTES]};
     if (s->options.files == NULL)
         return MOTE_OK;
-    TRY(file_store_open(&c->files, s->options.files, &most, err));
+    TRY(file_store_open(&c->files, s->options.files, &most, &c->log, err));
     return batches_open(&c->batches, c, c->files, parallel, err);
 }
 

@@ -378,17 +378,26 @@ static void count_data(void *with, const char *name)
     ++*(size_t *)with;
 }
 
+static file_store *store_open(const char *path)
+{
+    static const file_store_limits most = {.files = 10, .total_bytes = 1000};
+    static const log_options quiet = {.level = -1};
+    file_store *s;
+    mote_error err;
+    assert_int_equal(file_store_open(&s, path, &most, &quiet, &err), MOTE_OK);
+    return s;
+}
+
 /* Whatever step of an upload fails, no contents without a file stay. */
 static void failed_uploads_leave_nothing(void **state)
 {
     (void)state;
     char store[64], path[96];
     file_store *s;
-    const file_store_limits most = {.files = 10, .total_bytes = 1000};
     stored_file file = {.ns = 1, .name = "a", .purpose = "batch"};
     file_store_stats stats;
     snprintf(store, sizeof store, "%s/files", directory);
-    assert_int_equal(file_store_open(&s, store, &most, NULL), MOTE_OK);
+    s = store_open(store);
     for (uint64_t at = 1;; at++) {
         size_t n = 0;
         mote_error err;
@@ -413,6 +422,66 @@ static void failed_uploads_leave_nothing(void **state)
     rmdir(store);
 }
 
+static size_t store_entries(const file_store *s)
+{
+    size_t n = 0;
+    file_store_each(s, "file-", "", count_data, &n);
+    return n;
+}
+
+/* What cannot be read at a start is not removed by it; contents without metadata and files with damaged
+ * metadata are. */
+static void unreadable_files_stay(void **state)
+{
+    (void)state;
+    enum { LISTED, UNREAD, SHORT, BAD, ORPHAN, N };
+    char store[64], path[FILE_PATH_BYTES], aside[FILE_PATH_BYTES];
+    stored_file f[N], found;
+    file_store_stats stats;
+    snprintf(store, sizeof store, "%s/files", directory);
+    file_store *s = store_open(store);
+    for (size_t i = 0; i < N; i++) {
+        f[i] = (stored_file){.ns = 1, .name = "a", .purpose = "batch"};
+        assert_int_equal(file_store_add(s, &f[i], str_of("contents"), NULL), MOTE_OK);
+    }
+    snprintf(aside, sizeof aside, "%s/aside", store);
+    file_store_path(s, f[UNREAD].id, ".json", path);
+    assert_int_equal(rename(path, aside), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* open() or read() fails */
+    file_store_path(s, f[SHORT].id, ".data", path);
+    assert_int_equal(truncate(path, 3), 0);
+    file_store_path(s, f[BAD].id, ".json", path);
+    write_file(path, "{\"id\":");
+    file_store_path(s, f[ORPHAN].id, ".json", path);
+    assert_int_equal(unlink(path), 0);
+    file_store_close(s);
+
+    s = store_open(store);
+    file_store_read_stats(s, &stats);
+    assert_int_equal(stats.files, 1);
+    assert_true(file_store_find(s, str_of(f[LISTED].id), 1, &found));
+    assert_int_equal(store_entries(s), 6);
+    assert_false(file_store_is_gone(s, f[UNREAD].id));
+    assert_false(file_store_is_gone(s, f[SHORT].id));
+    assert_true(file_store_is_gone(s, f[BAD].id));
+    assert_true(file_store_is_gone(s, f[ORPHAN].id));
+    file_store_path(s, f[UNREAD].id, ".json", path);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rename(aside, path), 0);
+    file_store_path(s, f[SHORT].id, ".data", path);
+    write_file(path, "contents");
+    file_store_close(s);
+
+    s = store_open(store); /* readable again */
+    for (size_t i = LISTED; i <= SHORT; i++)
+        assert_true(file_store_remove(s, str_of(f[i].id), 1));
+    assert_int_equal(store_entries(s), 0);
+    file_store_close(s);
+    snprintf(path, sizeof path, "%s/lock", store);
+    unlink(path);
+    assert_int_equal(rmdir(store), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +490,7 @@ int main(void)
         cmocka_unit_test(cut_journals_continue),     cmocka_unit_test(foreign_files_stay),
         cmocka_unit_test(damaged_journals_continue), cmocka_unit_test(failed_result_is_overwritten),
         cmocka_unit_test(pauses_grow_to_a_limit),    cmocka_unit_test(failed_uploads_leave_nothing),
+        cmocka_unit_test(unreadable_files_stay),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -113,6 +113,25 @@ def files_live_and_die():
 
 
 @case
+def unreadable_files_stay():
+    """A file that cannot be read at a start is kept, the log names it, and the others are served."""
+    where = Files()
+    with where.server() as server:
+        good, hidden = (upload(server, [files.line(i)])["id"] for i in range(2))
+    metadata = os.path.join(where.directory, hidden + ".json")
+    os.rename(metadata, where.work.name + "/aside")
+    os.mkdir(metadata)  # not even root can read it as a file
+    with where.server() as server:
+        equal([f["id"] for f in json.loads(get(server, "/v1/files"))["data"]], [good])
+        said = [x for x in server.said().splitlines() if hidden + ".json: Is a directory" in x]
+        equal(len(said), 1)
+    os.rmdir(metadata)
+    os.rename(where.work.name + "/aside", metadata)
+    with where.server() as server:
+        equal(content(server, hidden), [files.line(1)])
+
+
+@case
 def uploads_have_limits():
     where = Files()
     with where.server("--limit", "file-bytes=20000", "--limit", "files=3", "--limit",

@@ -52,6 +52,14 @@ void file_store_each(const file_store *s, const char *prefix, const char *suffix
         closedir(d);
 }
 
+bool file_store_is_gone(const file_store *s, const char *id)
+{
+    char path[FILE_PATH_BYTES];
+    struct stat info;
+    file_store_path(s, id, ".json", path);
+    return lstat(path, &info) != 0 && errno == ENOENT;
+}
+
 /* ---- the list; under the mutex ---- */
 
 static stored_file *store_find(const file_store *s, str id, uint64_t ns)
@@ -111,13 +119,15 @@ static void member_copy(char *out, size_t room, const json_node *root, const cha
     snprintf(out, room, "%s", json_node_text(json_node_get(root, name)).p);
 }
 
-static bool meta_parse(str text, stored_file *f)
+/* MOTE_E_FORMAT: the text is no metadata. */
+static mote_status meta_parse(str text, stored_file *f, mote_error *err)
 {
     json_doc *doc;
     char ns[24];
     int64_t bytes = 0;
-    if (json_doc_read(&doc, text, NULL) != MOTE_OK)
-        return false;
+    const mote_status status = json_doc_read(&doc, text, err);
+    if (status != MOTE_OK)
+        return status == MOTE_E_MEMORY ? status : MOTE_E_FORMAT;
     const json_node *root = json_doc_root(doc);
     const bool valid = json_node_is(json_node_get(root, "id"), JSON_IS_STRING) &&
                        json_node_is(json_node_get(root, "ns"), JSON_IS_STRING) &&
@@ -134,7 +144,37 @@ static bool meta_parse(str text, stored_file *f)
         f->bytes = (uint64_t)bytes;
     }
     json_doc_free(doc);
-    return valid;
+    return valid ? MOTE_OK : err_set(err, MOTE_E_FORMAT, "it is no metadata of a file");
+}
+
+/* Reads the metadata of a file and checks its contents. MOTE_E_FORMAT: the metadata are damaged. Every
+ * other error may pass, and the error names the path. */
+static mote_status meta_read(const file_store *s, const char *id, stored_file *f, mote_error *err)
+{
+    enum { META_BYTES = 4096 };
+    char path[FILE_PATH_BYTES], text[META_BYTES];
+    struct stat info;
+    file_store_path(s, id, ".json", path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text) : -1;
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (n < 0)
+        return err_set(err, MOTE_E_IO, "%s: %s", path, strerror(why));
+    const mote_status status = meta_parse((str){text, (size_t)n}, f, err);
+    if (status == MOTE_E_MEMORY)
+        return err_set(err, status, "%s: out of memory", path);
+    TRY(status);
+    if (strcmp(f->id, id) != 0)
+        return err_set(err, MOTE_E_FORMAT, "it is metadata of the file %s", f->id);
+    file_store_path(s, id, ".data", path);
+    if (stat(path, &info) != 0)
+        return err_set(err, MOTE_E_IO, "%s: %s", path, strerror(errno));
+    if ((uint64_t)info.st_size != f->bytes)
+        return err_set(err, MOTE_E_IO, "%s: it has %llu bytes instead of %llu", path,
+                       (unsigned long long)info.st_size, (unsigned long long)f->bytes);
+    return MOTE_OK;
 }
 
 /* Removes contents and metadata. */
@@ -149,35 +189,58 @@ static void file_unlink(const file_store *s, const char *id)
 
 /* ---- opening ---- */
 
-static void store_read_meta(void *with, const char *name)
+typedef struct store_scan {
+    file_store *store;
+    uint32_t n_unread; /* files that are left alone, because they could not be read */
+    mote_error first;  /* why, of the first one */
+} store_scan;
+
+enum { ENTRY_BYTES = 255 - 5 + 1 };
+
+/* The name of an entry of the directory without its ending of five characters. */
+static void entry_id(const char *name, char out[ENTRY_BYTES])
 {
-    enum { META_BYTES = 4096 };
-    file_store *s = with;
+    snprintf(out, ENTRY_BYTES, "%.*s", (int)(strlen(name) - strlen(".json")), name);
+}
+
+/* Lists a file. Nothing is removed that may be read at another time: another user may have written it,
+ * or the process has too many open files. */
+static void scan_metadata(void *with, const char *name)
+{
+    store_scan *scan = with;
     stored_file f = {0};
-    char path[FILE_PATH_BYTES], text[META_BYTES];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/%.200s", s->directory, name);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0 || !meta_parse((str){text, (size_t)n}, &f) || strncmp(name, f.id, strlen(f.id)) != 0)
-        return;
-    file_store_path(s, f.id, ".data", path);
-    if (stat(path, &info) == 0 && (uint64_t)info.st_size == f.bytes)
-        store_insert(s, &f);
+    char id[ENTRY_BYTES];
+    mote_error err;
+    entry_id(name, id);
+    mote_status status = meta_read(scan->store, id, &f, &err);
+    if (status == MOTE_OK && !store_insert(scan->store, &f))
+        status = err_set(&err, MOTE_E_MEMORY, "%s: out of memory for the list of files", name);
+    if (status == MOTE_E_FORMAT)
+        file_unlink(scan->store, id);
+    else if (status != MOTE_OK && scan->n_unread++ == 0)
+        scan->first = err;
 }
 
 /* Contents without metadata: an upload that never ended, or half of a removal. */
-static void store_drop_orphan(void *with, const char *name)
+static void scan_contents(void *with, const char *name)
 {
-    file_store *s = with;
-    char path[FILE_PATH_BYTES];
-    for (uint32_t i = 0; i < s->n; i++)
-        if (strncmp(name, s->files[i].id, strlen(s->files[i].id)) == 0)
-            return;
-    snprintf(path, sizeof path, "%s/%.200s", s->directory, name);
-    unlink(path);
+    const store_scan *scan = with;
+    char id[ENTRY_BYTES];
+    entry_id(name, id);
+    if (file_store_is_gone(scan->store, id))
+        file_unlink(scan->store, id);
+}
+
+static void store_scan_files(file_store *s, const log_options *log)
+{
+    store_scan scan = {.store = s};
+    file_store_each(s, "file-", ".json", scan_metadata, &scan);
+    file_store_each(s, "file-", ".data", scan_contents, &scan);
+    if (scan.n_unread > 0)
+        log_message(log, 0,
+                    "%u files of %s cannot be read; they stay on the disk, but clients do not see "
+                    "them until a restart finds them readable: %s",
+                    (unsigned)scan.n_unread, s->directory, scan.first.text);
 }
 
 static void store_drop_partial(void *with, const char *name)
@@ -208,7 +271,8 @@ static mote_status store_check_owner(const file_store *s, const char *lock, mote
                             s->directory);
 }
 
-static mote_status store_init(file_store *s, const char *directory, mote_error *err)
+static mote_status store_init(file_store *s, const char *directory, const log_options *log,
+                              mote_error *err)
 {
     char path[FILE_PATH_BYTES];
     struct stat info;
@@ -233,13 +297,13 @@ static mote_status store_init(file_store *s, const char *directory, mote_error *
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
         return err_set(err, MOTE_E_IO, "another server uses the directory for files %s", directory);
     file_store_each(s, "", ".part", store_drop_partial, s);
-    file_store_each(s, "file-", ".json", store_read_meta, s);
-    file_store_each(s, "file-", "", store_drop_orphan, s);
+    store_scan_files(s, log);
     return MOTE_OK;
 }
 
 mote_status file_store_open(file_store **out, const char *directory,
-                            const file_store_limits *limits, mote_error *err)
+                            const file_store_limits *limits, const log_options *log,
+                            mote_error *err)
 {
     *out = NULL;
     file_store *s = mem_new(1, sizeof *s);
@@ -248,7 +312,7 @@ mote_status file_store_open(file_store **out, const char *directory,
     s->limits = *limits;
     s->lock_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
-    const mote_status status = store_init(s, directory, err);
+    const mote_status status = store_init(s, directory, log, err);
     if (status != MOTE_OK) {
         file_store_close(s);
         return status;

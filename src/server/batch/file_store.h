@@ -5,9 +5,11 @@
  *   file-ID.data   contents
  *   file-ID.json   size, time, purpose, name, and the namespace of the key that owns it
  *
- * A file exists when its .json file does, which is written last and removed first; contents without
- * one are removed at the start. The directory has mode 0700, files 0600. A lock keeps a second server
- * out. What a key cannot name does not exist for it: every function takes the namespace of the key.
+ * A file exists when its .json file does, which is written last and removed first. Contents without
+ * one are removed at the start, and so are files with damaged metadata. Files that cannot be read at
+ * the start stay on the disk and are not listed. The directory has mode 0700, files 0600. A lock keeps
+ * a second server out. What a key cannot name does not exist for it: functions take the namespace of
+ * the key.
  *
  * Thread-safe. Functions that touch the disk are for worker threads.
  */
@@ -16,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "server/core/log.h"
 
 #include <stdint.h>
 
@@ -42,9 +45,11 @@ typedef struct file_store_stats {
     uint64_t bytes;
 } file_store_stats;
 
-/* Creates the directory if it is missing, and reads what it has. */
+/* Creates the directory if it is missing, and reads what it has. The log tells of files that cannot be
+ * read. */
 mote_status file_store_open(file_store **out, const char *directory,
-                            const file_store_limits *limits, mote_error *err);
+                            const file_store_limits *limits, const log_options *log,
+                            mote_error *err);
 /* NULL is allowed. */
 void file_store_close(file_store *s);
 /* Of a file with this name in the directory: "file-ID.data", "batch_ID.json". */
@@ -58,6 +63,8 @@ mote_status file_store_add(file_store *s, stored_file *file, str contents, mote_
 mote_status file_store_adopt(file_store *s, stored_file *file, mote_error *err);
 /* false: the key has no such file. */
 bool file_store_find(file_store *s, str id, uint64_t ns, stored_file *out);
+/* The disk has no such file of any key, not even one that could not be read at the start. */
+bool file_store_is_gone(const file_store *s, const char *id);
 /* Removes a file. false: the key has no such file. */
 bool file_store_remove(file_store *s, str id, uint64_t ns);
 /* The files of a key, newest first: at most `room` of those after the file `after` (empty: from the
