@@ -182,8 +182,10 @@ static void store(const char *path, const unsigned char *from, size_t n)
     close(fd);
 }
 
+/* Short patterns occur by chance in encrypted bytes; from 7 bytes on they do not. */
 static bool contains(const unsigned char *in, size_t n, const void *what, size_t m)
 {
+    assert_true(m >= 7);
     for (size_t i = 0; i + m <= n; i++)
         if (in[i] == *(const unsigned char *)what && memcmp(in + i, what, m) == 0)
             return true;
@@ -595,7 +597,7 @@ static void texts_are_sealed(void **state)
     assert_int_equal(sealed_text_put(&a, keys[0], text, NULL), MOTE_OK);
     assert_int_equal(sealed_text_put(&b, keys[0], text, NULL), MOTE_OK);
     assert_true(sealed_text_is(strbuf_view(&a)) && !sealed_text_is(text));
-    assert_false(contains((unsigned char *)a.p, a.n, "conv", 4));
+    assert_false(contains((unsigned char *)a.p, a.n, "conversation", 12));
     assert_memory_not_equal(a.p + 64, b.p + 64, text.n);
     for (size_t i = 0; i < a.n; i++) {
         b.n = 0;
