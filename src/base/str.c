@@ -66,6 +66,38 @@ mote_status strbuf_check(const strbuf *b, mote_error *err)
     return err_set(err, MOTE_E_MEMORY, "out of memory: text of more than %zu bytes", b->n);
 }
 
+/* ---- names in parts ---- */
+
+bool str_take_prefix(str *text, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    if (text->n < n || memcmp(text->p, prefix, n) != 0)
+        return false;
+    *text = (str){text->p + n, text->n - n};
+    return true;
+}
+
+bool str_take_suffix(str *text, const char *suffix)
+{
+    const size_t n = strlen(suffix);
+    if (text->n < n || memcmp(text->p + text->n - n, suffix, n) != 0)
+        return false;
+    text->n -= n;
+    return true;
+}
+
+bool str_take_index(str *text, uint32_t *out)
+{
+    size_t n = 0;
+    *out = 0;
+    while (n < text->n && n < 4 && text->p[n] >= '0' && text->p[n] <= '9')
+        *out = *out * 10 + (uint32_t)(text->p[n++] - '0');
+    if (n == 0 || n == text->n || text->p[n] != '.' || (text->p[0] == '0' && n > 1))
+        return false;
+    *text = (str){text->p + n + 1, text->n - n - 1};
+    return true;
+}
+
 /* ---- words ---- */
 
 str str_next_word(str *text, const char *separators)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* A string view: not owned, not zero-terminated, may contain zeros. */
@@ -62,6 +63,14 @@ static inline str strbuf_view(const strbuf *b)
 
 /* MOTE_E_MEMORY if any append has failed. */
 mote_status strbuf_check(const strbuf *b, mote_error *err);
+
+/* ---- names in parts ---- */
+
+/* Removes the prefix or the suffix from the text. False: it has none, and stays. */
+bool str_take_prefix(str *text, const char *prefix);
+bool str_take_suffix(str *text, const char *suffix);
+/* Removes a number of at most four digits, without leading zeros, and the dot after it. */
+bool str_take_index(str *text, uint32_t *out);
 
 /* ---- words ---- */
 

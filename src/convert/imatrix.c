@@ -86,11 +86,8 @@ static mote_status dataset_set(imatrix *m, str text, mote_error *err)
 
 static bool name_split(str name, const char *suffix, str *stem)
 {
-    const size_t n = strlen(suffix);
-    if (name.n < n || memcmp(name.p + name.n - n, suffix, n) != 0)
-        return false;
-    *stem = (str){name.p, name.n - n};
-    return true;
+    *stem = name;
+    return str_take_suffix(stem, suffix);
 }
 
 static const gguf_tensor *counts_of(const gguf *g, str stem)

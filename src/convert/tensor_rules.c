@@ -195,29 +195,6 @@ const uint32_t n_tensor_rules = sizeof tensor_rules / sizeof *tensor_rules;
 
 /* ---- lookup ---- */
 
-/* Removes the prefix from the name. */
-static bool name_take(str *name, const char *prefix)
-{
-    const size_t n = strlen(prefix);
-    if (name->n < n || memcmp(name->p, prefix, n) != 0)
-        return false;
-    *name = (str){name->p + n, name->n - n};
-    return true;
-}
-
-/* Removes a number of at most four digits and the dot after it. */
-static bool name_take_index(str *name, uint32_t *out)
-{
-    size_t n = 0;
-    *out = 0;
-    while (n < name->n && n < 4 && name->p[n] >= '0' && name->p[n] <= '9')
-        *out = *out * 10 + (uint32_t)(name->p[n++] - '0');
-    if (n == 0 || n == name->n || name->p[n] != '.' || (name->p[0] == '0' && n > 1))
-        return false;
-    *name = (str){name->p + n + 1, name->n - n - 1};
-    return true;
-}
-
 static const tensor_rule *rule_named(uint32_t groups, str name)
 {
     for (uint32_t i = 0; i < n_tensor_rules; i++)
@@ -228,8 +205,8 @@ static const tensor_rule *rule_named(uint32_t groups, str name)
 
 static bool match_vision(tensor_match *out, str name)
 {
-    if (name_take(&name, "blocks."))
-        return name_take_index(&name, &out->index) &&
+    if (str_take_prefix(&name, "blocks."))
+        return str_take_index(&name, &out->index) &&
                (out->rule = rule_named(1u << GROUP_VISION_BLOCK, name)) != NULL;
     return (out->rule = rule_named(1u << GROUP_VISION, name)) != NULL;
 }
@@ -244,7 +221,8 @@ static uint32_t ffn_groups(const model_config *m)
 static bool match_block(tensor_match *out, const model_config *m, uint32_t mixers, str name)
 {
     str rest = name;
-    if (m->experts > 0 && name_take(&rest, "mlp.experts.") && name_take_index(&rest, &out->expert))
+    if (m->experts > 0 && str_take_prefix(&rest, "mlp.experts.") &&
+        str_take_index(&rest, &out->expert))
         return out->expert < m->experts &&
                (out->rule = rule_named(1u << GROUP_EXPERT, rest)) != NULL;
     out->expert = 0;
@@ -253,8 +231,8 @@ static bool match_block(tensor_match *out, const model_config *m, uint32_t mixer
 
 static bool match_mtp(tensor_match *out, const model_config *m, str name)
 {
-    if (name_take(&name, "layers.")) {
-        const bool ok = name_take_index(&name, &out->index) && out->index < m->mtp_layers;
+    if (str_take_prefix(&name, "layers.")) {
+        const bool ok = str_take_index(&name, &out->index) && out->index < m->mtp_layers;
         out->index += m->layers;
         return ok && match_block(out, m, 1u << GROUP_ATTENTION, name);
     }
@@ -264,7 +242,7 @@ static bool match_mtp(tensor_match *out, const model_config *m, str name)
 
 static bool match_layer(tensor_match *out, const model_config *m, str name)
 {
-    if (!name_take_index(&name, &out->index) || out->index >= m->layers)
+    if (!str_take_index(&name, &out->index) || out->index >= m->layers)
         return false;
     const uint32_t kind =
         model_config_is_attention(m, out->index) ? 1u << GROUP_ATTENTION : 1u << GROUP_DELTANET;
@@ -277,20 +255,20 @@ bool tensor_rule_find(tensor_match *out, const model_config *m, str name)
 {
     char plain[SAFETENSORS_MAX_NAME + 8];
     *out = (tensor_match){0};
-    if (name_take(&name, "model.visual.") || name_take(&name, "visual."))
+    if (str_take_prefix(&name, "model.visual.") || str_take_prefix(&name, "visual."))
         return m->has_vision && match_vision(out, name) &&
                (out->rule->group == GROUP_VISION || out->index < m->vision_blocks);
-    if (name_take(&name, "model.mtp.") || name_take(&name, "mtp."))
+    if (str_take_prefix(&name, "model.mtp.") || str_take_prefix(&name, "mtp."))
         return match_mtp(out, m, name);
-    if (name_take(&name, "language_model.lm_head."))
+    if (str_take_prefix(&name, "language_model.lm_head."))
         snprintf(plain, sizeof plain, "lm_head.%.*s", STR_ARG(name));
-    else if (name_take(&name, "model.language_model.") ||
-             name_take(&name, "language_model.model.") || name_take(&name, "model."))
+    else if (str_take_prefix(&name, "model.language_model.") ||
+             str_take_prefix(&name, "language_model.model.") || str_take_prefix(&name, "model."))
         snprintf(plain, sizeof plain, "model.%.*s", STR_ARG(name));
     else
         snprintf(plain, sizeof plain, "%.*s", STR_ARG(name));
     str rest = str_of(plain);
-    if (name_take(&rest, "model.layers."))
+    if (str_take_prefix(&rest, "model.layers."))
         return match_layer(out, m, rest);
     return (out->rule = rule_named(1u << GROUP_TEXT, rest)) != NULL;
 }

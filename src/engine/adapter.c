@@ -193,14 +193,11 @@ void mote_lora_describe(const mote_lora *l, mote_lora_info *out)
 bool mote_lora_merge(const mote_lora *l, float scale, const char *matrix, uint64_t first,
                      uint64_t n, float *rows)
 {
-    static const char suffix[] = ".weight";
-    const size_t end = sizeof suffix - 1;
     str name = str_of(matrix);
     uint32_t block;
     FPMODE_SCOPE;
-    if (name.n <= end || memcmp(name.p + name.n - end, suffix, end) != 0)
+    if (!str_take_suffix(&name, ".weight"))
         return false;
-    name.n -= end;
     const hparams *hp = &l->model->hp;
     const lora_rule *rule = lora_rule_of_tensor(name, hp, &block);
     const nn_matrix *m = rule != NULL ? lora_find_matrix(&l->model->w, hp, rule, block) : NULL;

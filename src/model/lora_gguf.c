@@ -36,15 +36,6 @@ static mote_status check_kind(const gguf *g, const hparams *hp, mote_error *err)
     return MOTE_OK;
 }
 
-static bool name_ends(str *name, const char *suffix)
-{
-    const size_t n = strlen(suffix);
-    if (name->n < n || memcmp(name->p + name->n - n, suffix, n) != 0)
-        return false;
-    name->n -= n;
-    return true;
-}
-
 const lora_rule *lora_rule_of_tensor(str name, const hparams *hp, uint32_t *block)
 {
     const int64_t number = gguf_block_of(name);
@@ -80,7 +71,8 @@ static mote_status add_tensor(lora_sources *out, const gguf_tensor *t, const hpa
                               double alpha, mote_error *err)
 {
     str name = t->name;
-    const bool is_a = name_ends(&name, ".lora_a"), is_b = !is_a && name_ends(&name, ".lora_b");
+    const bool is_a = str_take_suffix(&name, ".lora_a"),
+               is_b = !is_a && str_take_suffix(&name, ".lora_b");
     const str whole = name;
     if (!is_a && !is_b)
         return err_set(err, MOTE_E_UNSUPPORTED,
@@ -89,7 +81,7 @@ static mote_status add_tensor(lora_sources *out, const gguf_tensor *t, const hpa
                        STR_ARG(t->name));
     uint32_t block;
     const lora_rule *rule =
-        name_ends(&name, ".weight") ? lora_rule_of_tensor(name, hp, &block) : NULL;
+        str_take_suffix(&name, ".weight") ? lora_rule_of_tensor(name, hp, &block) : NULL;
     if (rule == NULL)
         return unknown_tensor(whole, err);
     if (t->dims[2] != 1 || t->dims[3] != 1)

@@ -126,42 +126,21 @@ static mote_status config_alpha(const peft_config *c, str module, double *alpha,
 
 /* ---- names ---- */
 
-static bool name_take(str *name, const char *prefix)
-{
-    const size_t n = strlen(prefix);
-    if (name->n < n || memcmp(name->p, prefix, n) != 0)
-        return false;
-    *name = (str){name->p + n, name->n - n};
-    return true;
-}
-
-static bool name_take_index(str *name, uint32_t *out)
-{
-    size_t n = 0;
-    *out = 0;
-    while (n < name->n && n < 4 && name->p[n] >= '0' && name->p[n] <= '9')
-        *out = *out * 10 + (uint32_t)(name->p[n++] - '0');
-    if (n == 0 || n == name->n || name->p[n] != '.')
-        return false;
-    *name = (str){name->p + n + 1, name->n - n - 1};
-    return true;
-}
-
 /* The rule of a module such as "model.language_model.layers.3.self_attn.q_proj". */
 static const lora_rule *rule_of(str name, const hparams *hp, uint32_t *block)
 {
     bool once = false, mtp = false;
     *block = 0;
-    while (name_take(&name, "model.") || name_take(&name, "language_model.")) {
+    while (str_take_prefix(&name, "model.") || str_take_prefix(&name, "language_model.")) {
     }
-    if (name_take(&name, "mtp.")) {
+    if (str_take_prefix(&name, "mtp.")) {
         mtp = true;
         *block = hp->n_layers;
         uint32_t index = 0;
-        if (name_take(&name, "layers.") && (!name_take_index(&name, &index) || index != 0))
+        if (str_take_prefix(&name, "layers.") && (!str_take_index(&name, &index) || index != 0))
             return NULL;
-    } else if (name_take(&name, "layers.")) {
-        if (!name_take_index(&name, block) || *block >= hp->n_layers)
+    } else if (str_take_prefix(&name, "layers.")) {
+        if (!str_take_index(&name, block) || *block >= hp->n_layers)
             return NULL;
     } else {
         once = true;
@@ -202,16 +181,13 @@ static bool name_split(str name, str *module, bool *is_a)
 {
     static const char *const suffixes[] = {".lora_A.weight", ".lora_B.weight",
                                            ".lora_A.default.weight", ".lora_B.default.weight"};
-    name_take(&name, "base_model.model.");
+    str_take_prefix(&name, "base_model.model.");
     for (size_t i = 0; i < 4; i++) {
-        const size_t n = strlen(suffixes[i]);
-        if (name.n > n && memcmp(name.p + name.n - n, suffixes[i], n) == 0) {
-            *module = (str){name.p, name.n - n};
-            *is_a = i % 2 == 0;
-            return true;
-        }
+        *module = name;
+        *is_a = i % 2 == 0;
+        if (str_take_suffix(module, suffixes[i]))
+            return module->n > 0;
     }
-    *module = name;
     return false;
 }
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/philox.h"
+#include "base/str.h"
 #include "base/strmap.h"
 
 #include <errno.h>
@@ -383,6 +384,29 @@ static void all_bytes_are_written(void **state)
     assert_int_equal(errno, EBADF);
 }
 
+static void names_are_taken_apart(void **state)
+{
+    (void)state;
+    uint32_t index;
+    str name = str_of("layers.12.mlp.weight");
+    assert_false(str_take_prefix(&name, "layer."));
+    assert_true(str_take_prefix(&name, "layers."));
+    assert_true(str_take_index(&name, &index));
+    assert_int_equal(index, 12);
+    assert_false(str_take_suffix(&name, ".bias"));
+    assert_true(str_take_suffix(&name, ".weight"));
+    assert_true(str_eq(name, str_of("mlp")));
+    assert_false(str_take_prefix(&name, "mlp.") || str_take_suffix(&name, "a.mlp"));
+    static const char *const refused[] = {"", ".", "7", "x.", "01.", "12345.", "-1.", "1 ."};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        name = str_of(refused[i]);
+        assert_false(str_take_index(&name, &index));
+        assert_true(str_eq(name, str_of(refused[i])));
+    }
+    name = str_of("0.");
+    assert_true(str_take_index(&name, &index) && index == 0 && name.n == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +425,7 @@ int main(void)
         cmocka_unit_test(isa_order),
         cmocka_unit_test(isa_vnni),
         cmocka_unit_test(all_bytes_are_written),
+        cmocka_unit_test(names_are_taken_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
