@@ -10,8 +10,8 @@
 #include "base/os.h"
 #include "disk_cache/disk_session.h"
 #include "support/random.h"
+#include "support/test_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,35 +28,17 @@ enum { CAP = 200 << 20 };
 static mote_engine *engine;
 static char directory[] = "/tmp/mote-chat-disk-XXXXXX", path[64], file[64];
 
-/* Calls fn for each record of the kind; 0: all files. Returns their number. */
-static size_t each_record(char kind, void (*fn)(const char *name))
+/* Calls fn for each record with this end of the name: ".p", ".h", ".s" or ".e"; "": all files. */
+static size_t each_record(const char *suffix, test_file_fn *fn)
 {
-    size_t n = 0;
-    DIR *d = opendir(path);
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
-        char name[400];
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        const char last = e->d_name[strlen(e->d_name) - 1];
-        if (e->d_name[0] == '.' || (kind != 0 && (last != kind || strlen(e->d_name) != 34)))
-            continue;
-        n++;
-        if (fn != NULL)
-            fn(name);
-    }
-    if (d != NULL)
-        closedir(d);
-    return n;
-}
-
-static void remove_file(const char *name)
-{
-    unlink(name);
+    return test_files(path, suffix, fn, NULL);
 }
 
 static size_t damages; /* files that damage_file may still damage */
 
-static void damage_file(const char *name)
+static void damage_file(const char *name, void *with)
 {
+    (void)with;
     if (damages == 0)
         return;
     damages--;
@@ -83,7 +65,7 @@ static int tear_down(void **state)
 {
     (void)state;
     turn_engine_close(engine);
-    each_record(0, remove_file);
+    each_record("", test_file_remove);
     unlink(file);
     rmdir(path);
     return rmdir(directory);
@@ -92,7 +74,7 @@ static int tear_down(void **state)
 static int empty(void **state)
 {
     (void)state;
-    each_record(0, remove_file);
+    each_record("", test_file_remove);
     return 0;
 }
 
@@ -179,12 +161,12 @@ static void a_repeated_prompt_is_restored(void **state)
     outcome first = ask(d, CHAT_DISK_PROMPT, system, "Which number is first?");
     disk_close(d);
     assert_int_equal(first.restored, 0);
-    const size_t records = each_record(0, NULL);
-    assert_true(each_record('s', NULL) >= 1 && each_record('p', NULL) >= 4);
+    const size_t records = each_record("", NULL);
+    assert_true(each_record(".s", NULL) >= 1 && each_record(".p", NULL) >= 4);
     d = disk_open();
     outcome again = ask(d, CHAT_DISK_PROMPT, system, "Which number is first?");
     assert_true(again.restored + 64 >= again.prompt && again.reused == again.restored);
-    assert_int_equal(each_record(0, NULL), records); /* a hit writes nothing */
+    assert_int_equal(each_record("", NULL), records); /* a hit writes nothing */
     outcome other = ask(d, CHAT_DISK_PROMPT, system, "Is there a last number?");
     assert_true(other.restored >= 256);
     disk_close(d);
@@ -209,7 +191,7 @@ static void damage_is_a_miss(void **state)
     outcome first = ask(d, CHAT_DISK_ALL, system, "Which number is first?");
     for (unsigned kind = 0; kind < 2; kind++) {
         damages = kind == 0 ? SIZE_MAX : 1;
-        each_record("sp"[kind], damage_file);
+        each_record(kind == 0 ? ".s" : ".p", damage_file);
         outcome again = ask(d, CHAT_DISK_ALL, system, "Which number is first?");
         assert_int_equal(again.restored, 0);
         same_outcome(&again, &first);
@@ -348,11 +330,11 @@ static void dropped_records_are_those_of_one_conversation(void **state)
     char *system = long_text(60, 3);
     chat_disk *d = disk_open();
     outcome one = ask(d, CHAT_DISK_ALL, system, "Which number is first?");
-    const size_t of_one = each_record(0, NULL);
+    const size_t of_one = each_record("", NULL);
     char *more = long_text(30, 9);
     outcome two = ask(d, CHAT_DISK_ALL, system, more);
     disk_close(d);
-    assert_true(each_record(0, NULL) > of_one);
+    assert_true(each_record("", NULL) > of_one);
     disk_cache *cache;
     disk_scope scope;
     assert_int_equal(disk_cache_open(&cache, path, CAP, false, NULL, NULL), MOTE_OK);
@@ -367,8 +349,8 @@ static void dropped_records_are_those_of_one_conversation(void **state)
     assert_true(disk_session_drop(cache, &scope, one.tokens, one.n, 0) > 0);
     assert_int_equal(disk_session_find(cache, &scope, one.tokens, one.n, one.n), 0);
     disk_cache_close(cache);
-    assert_int_equal(each_record('p', NULL) + each_record('s', NULL) + each_record('h', NULL) +
-                         each_record('e', NULL),
+    assert_int_equal(each_record(".p", NULL) + each_record(".s", NULL) + each_record(".h", NULL) +
+                         each_record(".e", NULL),
                      0);
     outcome_clear(&one);
     outcome_clear(&two);

@@ -9,8 +9,9 @@
 #include "base/mem.h"
 #include "sched/core_lock.h"
 #include "sched/sched_rig.h"
+#include "support/scale.h"
+#include "support/test_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -36,31 +37,6 @@ static char path[64];
 static char warning[512];
 static _Atomic unsigned n_warnings;
 
-static uint64_t setting(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
-static void each_file(void (*fn)(const char *name, void *with), void *with)
-{
-    DIR *dir = opendir(path);
-    for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
-        char name[400];
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        if (e->d_name[0] != '.')
-            fn(name, with);
-    }
-    if (dir != NULL)
-        closedir(dir);
-}
-
-static void remove_file(const char *name, void *with)
-{
-    (void)with;
-    unlink(name);
-}
-
 static int make_directory(void **state)
 {
     (void)state;
@@ -75,7 +51,7 @@ static int empty_directory(void **state)
 {
     (void)state;
     n_warnings = 0;
-    each_file(remove_file, NULL);
+    test_files(path, "", test_file_remove, NULL);
     return 0;
 }
 
@@ -172,8 +148,8 @@ static void next_turn_fini(question *q)
 static void turn_after_a_restart(void **state)
 {
     (void)state;
-    const uint64_t cases = setting("MOTE_DISK_CASES", 12);
-    test_random random = {setting("MOTE_DISK_SEED", 3)};
+    const uint64_t cases = test_setting("MOTE_DISK_CASES", 12);
+    test_random random = {test_setting("MOTE_DISK_SEED", 3)};
     for (uint64_t i = 0; i < cases; i++) {
         service s;
         test_job a, b;
@@ -228,14 +204,14 @@ static void hit_writes_nothing(void **state)
     uint64_t before = 0, after = 0;
     question q = question_of_words(&tiny, 11, 150, 30, 12);
     reused_after_restart(&q, 1, &from, NULL);
-    each_file(add_size, &before);
+    test_files(path, "", add_size, &before);
     assert_true(before > 0);
     for (int i = 0; i < 3; i++) {
         assert_true(reused_after_restart(&q, 1, &from, &stats) > 0);
         assert_int_equal(from, SCHED_REUSE_DISK);
         assert_int_equal(stats.written_bytes, 0);
     }
-    each_file(add_size, &after);
+    test_files(path, "", add_size, &after);
     assert_int_equal(before, after);
     question_fini(&q);
 }
@@ -279,8 +255,8 @@ static void other_settings_share_nothing(void **state)
 static void random_splits(void **state)
 {
     (void)state;
-    const uint64_t cases = setting("MOTE_DISK_CASES", 12);
-    test_random random = {setting("MOTE_DISK_SEED", 3)};
+    const uint64_t cases = test_setting("MOTE_DISK_CASES", 12);
+    test_random random = {test_setting("MOTE_DISK_SEED", 3)};
     uint64_t hits = 0;
     service s;
     printf("MOTE_DISK_SEED=%llu\n", (unsigned long long)random.state);
@@ -335,7 +311,7 @@ static void damage_is_a_miss(void **state)
     for (int i = 0; i < 6; i++) {
         reused_after_restart(&q, 1, &from, &stats);
         failed += stats.failed_restores;
-        each_file(flip_bit, &random);
+        test_files(path, "", flip_bit, &random);
     }
     assert_true(failed > 0);
     reused_after_restart(&q, 1, &from, NULL);

@@ -6,8 +6,9 @@
  */
 #define _XOPEN_SOURCE 700
 #include "sched/sched_rig.h"
+#include "support/scale.h"
+#include "support/test_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,37 +25,6 @@ static rig tiny;
 static char directory[] = "/tmp/mote-sched-end-XXXXXX";
 static char path[64];
 
-static uint64_t setting(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
-/* Calls fn for the files with this end of the name. Returns their number. */
-static size_t each_file(const char *suffix, void (*fn)(const char *name))
-{
-    size_t n = 0;
-    DIR *dir = opendir(path);
-    for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
-        char name[400];
-        const size_t length = strlen(e->d_name), end = strlen(suffix);
-        if (e->d_name[0] == '.' || length < end || strcmp(e->d_name + length - end, suffix) != 0)
-            continue;
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        n++;
-        if (fn != NULL)
-            fn(name);
-    }
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
-static void remove_file(const char *name)
-{
-    unlink(name);
-}
-
 static int make_directory(void **state)
 {
     (void)state;
@@ -68,7 +38,7 @@ static int make_directory(void **state)
 static int empty_directory(void **state)
 {
     (void)state;
-    each_file("", remove_file);
+    test_files(path, "", test_file_remove, NULL);
     return 0;
 }
 
@@ -233,8 +203,9 @@ static void equal_prompts_at_once(void **state)
     asked_fini(&one);
 }
 
-static void damage_file(const char *name)
+static void damage_file(const char *name, void *with)
 {
+    (void)with;
     const int fd = open(name, O_RDWR);
     char byte = 0;
     assert_true(fd >= 0 && pread(fd, &byte, 1, 2048) == 1);
@@ -258,7 +229,8 @@ static void damaged_end_is_a_miss(void **state)
             assert_int_equal(from, SCHED_REUSE_DISK);
         }
         service_close(&s);
-        assert_int_equal(each_file(".e", start == 0 ? damage_file : remove_file), 1);
+        test_file_fn *fn = start == 0 ? damage_file : test_file_remove;
+        assert_int_equal(test_files(path, ".e", fn, NULL), 1);
     }
     asked_fini(&a);
 }
@@ -286,8 +258,8 @@ static void random_questions(void **state)
 {
     (void)state;
     enum { QUESTIONS = 8 };
-    const uint64_t cases = setting("MOTE_END_CASES", 40);
-    test_random random = {setting("MOTE_END_SEED", 21)};
+    const uint64_t cases = test_setting("MOTE_END_CASES", 40);
+    test_random random = {test_setting("MOTE_END_SEED", 21)};
     asked a[QUESTIONS];
     uint64_t full = 0;
     service s;

@@ -4,11 +4,15 @@
 
 #include <stdlib.h>
 
+uint64_t test_setting(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
 uint32_t test_scaled(uint32_t n, uint32_t least)
 {
-    const char *text = getenv("MOTE_TEST_SCALE");
-    const uint64_t per_cent = text != NULL ? strtoull(text, NULL, 10) : 100;
-    const uint64_t scaled = n * per_cent / 100;
+    const uint64_t scaled = n * test_setting("MOTE_TEST_SCALE", 100) / 100;
     return scaled < least ? least : (uint32_t)scaled;
 }
 

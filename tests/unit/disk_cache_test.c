@@ -55,16 +55,10 @@ ssize_t pread(int fd, void *to, size_t n, off_t at)
     return syscall(SYS_pread64, fd, to, n, at);
 }
 
-static uint64_t setting(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static int make_directory(void **state)
 {
     (void)state;
-    chance.state = setting("MOTE_DISK_SEED", 1);
+    chance.state = test_setting("MOTE_DISK_SEED", 1);
     printf("MOTE_DISK_SEED=%llu\n", (unsigned long long)chance.state);
     bytes = malloc(MAX_PAYLOAD);
     got = malloc(MAX_PAYLOAD);
@@ -280,7 +274,7 @@ static void damage(const char *name)
 static void damage_is_a_miss(void **state)
 {
     (void)state;
-    const uint64_t cases = setting("MOTE_DISK_DAMAGES", test_scaled(200, 20));
+    const uint64_t cases = test_setting("MOTE_DISK_DAMAGES", test_scaled(200, 20));
     uint64_t found = 0;
     for (uint64_t i = 0; i < cases; i++) {
         char name[DISK_NAME_BYTES], full[500];
@@ -550,7 +544,7 @@ static void count_temporary(const char *name, const struct stat *info, void *wit
 static void killed_writers_leave_whole_records(void **state)
 {
     (void)state;
-    const uint64_t kills = setting("MOTE_DISK_KILLS", test_scaled(25, 4));
+    const uint64_t kills = test_setting("MOTE_DISK_KILLS", test_scaled(25, 4));
     uint64_t found = 0;
     for (uint64_t i = 0; i < kills; i++) {
         pid_t child[2];

@@ -16,8 +16,8 @@
 #include "disk_cache/disk_directory.h"
 #include "disk_cache/sealed_text.h"
 #include "support/random.h"
+#include "support/test_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -53,25 +53,22 @@ static int make_directory(void **state)
                                                                                             : -1;
 }
 
-static size_t count_files(bool and_remove)
+static void count_record(const char *name, void *with)
+{
+    *(size_t *)with += strstr(name, "/lock") == NULL;
+}
+
+static size_t count_files(void)
 {
     size_t n = 0;
-    DIR *dir = opendir(directory);
-    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%s/%s", directory, e->d_name);
-        if (e->d_name[0] != '.' && and_remove)
-            unlink(name);
-        n += e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0;
-    }
-    closedir(dir);
+    test_files(directory, "", count_record, &n);
     return n;
 }
 
 static int empty_directory(void **state)
 {
     (void)state;
-    count_files(true);
+    test_files(directory, "", test_file_remove, NULL);
     return 0;
 }
 
@@ -365,7 +362,7 @@ static void keys_share_a_directory(void **state)
         assert_false(disk_cache_keep(c, h.key, 1));
         put(c, h);
         disk_cache_close(c);
-        assert_int_equal(count_files(false), i + 1);
+        assert_int_equal(count_files(), i + 1);
         for (size_t k = 0; k < 3; k++)
             assert_int_equal(read_anew(of[k], &h), k <= i);
     }
@@ -386,10 +383,10 @@ static void keys_share_a_directory(void **state)
         }
         disk_cache_close(c);
     }
-    assert_int_equal(count_files(false), 3); /* nothing was taken for damage */
+    assert_int_equal(count_files(), 3); /* nothing was taken for damage */
     disk_cache *c = cache_of(keys[1]);
     assert_int_equal(disk_cache_remove_all(c, NULL), MOTE_OK);
-    assert_int_equal(count_files(false), 0);
+    assert_int_equal(count_files(), 0);
     disk_cache_close(c);
 }
 
@@ -431,7 +428,7 @@ static void cap_counts_all_keys(void **state)
         assert_true(stats.bytes + 4096 <= SMALL);
         disk_cache_close(c);
     }
-    assert_true(count_files(false) >= 20 && count_files(false) * 40960 + 4096 <= SMALL);
+    assert_true(count_files() >= 20 && count_files() * 40960 + 4096 <= SMALL);
     const disk_entry entries[] = {
         {.key = {{1, 1}}, .kind = DISK_STATE, .position = 64, .bytes = 100, .used = 10},
         {.key = {{2, 2}},
@@ -513,7 +510,7 @@ static void no_memory_loses_nothing(void **state)
         const mote_status status = disk_cache_put(c, &copy, 1, source, bytes, &err);
         failed = mem_failed();
         mem_fail_at(0);
-        assert_int_equal(count_files(false), status == MOTE_OK);
+        assert_int_equal(count_files(), status == MOTE_OK);
         assert_true(failed || (n > 3 && disk_cache_has(c, h.key)));
         if (failed && status == MOTE_OK) /* written, but not in the index of this object */
             assert_true(!disk_cache_has(c, h.key) && unlink(path) == 0);
@@ -525,7 +522,7 @@ static void no_memory_loses_nothing(void **state)
         failed = mem_failed();
         mem_fail_at(0);
         assert_true((right && intact) == !failed);
-        assert_int_equal(count_files(false), 1);
+        assert_int_equal(count_files(), 1);
     }
     assert_true(read_right(c, &h));
     assert_int_equal(disk_cache_read_head(c, h.key, DISK_PAGE, &out, &err), MOTE_OK);
