@@ -14,14 +14,12 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 120
+from page_base import PATIENCE, READY, WATCH_POLICY, Closing, PageBase
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 # Runs in every page before its own scripts.
-WATCH = """
-window.__violations = [];
-document.addEventListener("securitypolicyviolation", (e) => window.__violations.push(e.violatedDirective + " " + e.blockedURI));
-window.__long = [];
+WATCH = WATCH_POLICY + """
 new PerformanceObserver((list) => window.__long.push(...list.getEntries().map((e) => e.duration)))
   .observe({type: "longtask", buffered: true});
 """
@@ -32,7 +30,7 @@ def program():
     return next((path for path in map(shutil.which, PROGRAMS) if path), None)
 
 
-class Browser:
+class Browser(Closing):
     name = "chromium"
 
     def __init__(self, *flags):
@@ -96,14 +94,8 @@ class Browser:
         os.close(self.inlet)
         self.directory.cleanup()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.close()
-
-
-class Page:
+class Page(PageBase):
     def __init__(self, browser, url, width, height, dark, mobile):
         self.browser = browser
         self.context = browser.call("Target.createBrowserContext")["browserContextId"]
@@ -130,12 +122,12 @@ class Page:
 
     def open(self, url):
         self.navigate(url)
-        self.wait("document.body && document.body.dataset.ready === 'true'")
+        self.wait(READY)
 
     def reload(self):
         self.js("document.body.dataset.ready = ''")
         self.call("Page.reload")
-        self.wait("document.body && document.body.dataset.ready === 'true'")
+        self.wait(READY)
 
     def js(self, expression):
         """The value of an expression, which may be a promise."""
@@ -144,30 +136,6 @@ class Page:
             details = reply["exceptionDetails"]
             raise RuntimeError(f"{expression[:200]}: {details.get('exception', {}).get('description', details['text'])}")
         return reply["result"].get("value")
-
-    def wait(self, expression, timeout=PATIENCE):
-        """Waits until the expression is true, and returns its value."""
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                value = self.js(expression)
-            except RuntimeError:
-                value = None  # the document is being replaced
-            if value:
-                return value
-            if time.monotonic() > end:
-                raise TimeoutError(f"not true after {timeout} s: {expression}\n{self.faults()}\n{self.text()[-2000:]}")
-            self.browser.receive(0.02)
-
-    def text(self):
-        return self.js("document.body ? document.body.innerText : ''")
-
-    def place(self, selector, text=None):
-        """Centre of the last visible element that matches, scrolled into view."""
-        find = (f"[...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent !== null && !e.disabled && "
-                f"({json.dumps(text)} === null || e.textContent.trim() === {json.dumps(text)})).pop()")
-        return self.wait(f"(() => {{ const e = {find}; if (!e) return null; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
-                         "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
 
     def click(self, selector, text=None):
         x, y = self.place(selector, text)
@@ -187,10 +155,6 @@ class Page:
         self.click(selector)
         self.js(f"document.querySelector({json.dumps(selector)}).select()")
         self.call("Input.insertText", text=text)
-
-    def choose(self, selector, value):
-        self.js(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.value = {json.dumps(value)}; "
-                "e.dispatchEvent(new Event('change', {bubbles: true})); })()")
 
     def set_files(self, selector, *paths):
         document = self.call("DOM.getDocument")["root"]["nodeId"]
@@ -212,11 +176,7 @@ class Page:
                 out.append(details.get("exception", {}).get("description", details["text"]))
             elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["source"] in ("security", "javascript"):
                 out.append(event["params"]["entry"]["text"])
-        try:
-            out += self.js("window.__violations || []")
-        except RuntimeError as error:
-            out.append(str(error))
-        return out
+        return out + self.violations()
 
     def requests(self):
         """The URLs of all requests."""
@@ -235,9 +195,3 @@ class Page:
 
     def close(self):
         self.browser.call("Target.disposeBrowserContext", browserContextId=self.context)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

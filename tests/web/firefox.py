@@ -18,7 +18,8 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 120
+from page_base import PATIENCE, READY, WATCH_POLICY, Closing, PageBase
+
 PROGRAMS = ("firefox-esr", "firefox")
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004"}
 MODIFIERS = {1: "\ue00a", 2: "\ue009", 8: "\ue008"}  # Alt, Control, Shift
@@ -31,10 +32,7 @@ PREFERENCES = {
     "browser.download.alwaysOpenPanel": False, "dom.events.testing.asyncClipboard": True,
 }
 # As in browser.py. Firefox does not report long tasks: the longest time between two ticks of a timer, less its period.
-WATCH = """
-window.__violations = [];
-document.addEventListener("securitypolicyviolation", (e) => window.__violations.push(e.violatedDirective + " " + e.blockedURI));
-window.__long = [];
+WATCH = WATCH_POLICY + """
 let tick = performance.now();
 setInterval(() => {
   const now = performance.now();
@@ -122,7 +120,7 @@ def value_of(remote):
     return None if kind in ("null", "undefined") else remote
 
 
-class Browser:
+class Browser(Closing):
     name = "firefox"
 
     def __init__(self):
@@ -190,14 +188,8 @@ class Browser:
             self.process.wait(PATIENCE)
         self.directory.cleanup()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.close()
-
-
-class Page:
+class Page(PageBase):
     def __init__(self, browser, url, width, height):
         self.browser = browser
         self.user = browser.call("browser.createUserContext")["userContext"]
@@ -220,12 +212,12 @@ class Page:
 
     def open(self, url):
         self.navigate(url)
-        self.wait("location.href !== 'about:blank' && document.body && document.body.dataset.ready === 'true'")
+        self.wait("location.href !== 'about:blank' && " + READY)
 
     def reload(self):
         self.js("document.body.dataset.ready = ''")
         self.call("browsingContext.reload", wait="complete")
-        self.wait("document.body && document.body.dataset.ready === 'true'")
+        self.wait(READY)
 
     def js(self, expression):
         reply = self.browser.call("script.evaluate", expression=expression, target={"context": self.context}, awaitPromise=True,
@@ -233,29 +225,6 @@ class Page:
         if reply["type"] == "exception":
             raise RuntimeError(f"{expression[:200]}: {reply['exceptionDetails']['text']}")
         return value_of(reply["result"])
-
-    def wait(self, expression, timeout=PATIENCE):
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                value = self.js(expression)
-            except RuntimeError:
-                value = None  # the document is being replaced
-            if value:
-                return value
-            if time.monotonic() > end:
-                raise TimeoutError(f"not true after {timeout} s: {expression}\n{self.faults()}\n{self.text()[-2000:]}")
-            self.browser.receive(0.02)
-
-    def text(self):
-        return self.js("document.body ? document.body.innerText : ''")
-
-    def place(self, selector, text=None):
-        find = (f"[...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent !== null && !e.disabled && "
-                f"({json.dumps(text)} === null || e.textContent.trim() === {json.dumps(text)})).pop()")
-        return self.wait(f"(() => {{ const e = {find}; if (!e) return null; "
-                         "e.scrollIntoView({block: 'center', behavior: 'instant'}); "
-                         "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
 
     def click(self, selector, text=None):
         x, y = self.place(selector, text)
@@ -277,10 +246,6 @@ class Page:
         self.click(selector)
         self.js(f"document.querySelector({json.dumps(selector)}).select()")
         self.js(f"document.execCommand('insertText', false, {json.dumps(text)})")
-
-    def choose(self, selector, value):
-        self.js(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.value = {json.dumps(value)}; "
-                "e.dispatchEvent(new Event('change', {bubbles: true})); })()")
 
     def set_files(self, selector, *paths):
         nodes = self.call("browsingContext.locateNodes", locator={"type": "css", "value": selector})["nodes"]
@@ -308,17 +273,8 @@ class Page:
         self.browser.receive(0)
         out = [e["params"]["text"] for e in self.browser.events[self.context]
                if e["method"] == "log.entryAdded" and e["params"]["level"] == "error" and e["params"]["type"] == "javascript"]
-        try:
-            return out + self.js("window.__violations || []")
-        except RuntimeError as error:
-            return [*out, str(error)]
+        return out + self.violations()
 
     def close(self):
         self.call("browsingContext.close")
         self.browser.call("browser.removeUserContext", userContext=self.user)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
