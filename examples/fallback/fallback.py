@@ -13,20 +13,21 @@ probabilities of its tokens is at least MIN_CONFIDENCE; otherwise the remote end
 
 More variables: LOCAL_URL, LOCAL_KEY, LOCAL_MODEL.
 """
+import asyncio
 import math
 import os
 import sys
 
 import openai
 
-PATIENCE = float(os.environ.get("PATIENCE", "20"))  # seconds without a token
+PATIENCE = float(os.environ.get("PATIENCE", "20"))  # seconds until the first token
 MIN_CONFIDENCE = float(os.environ.get("MIN_CONFIDENCE", "0"))
 
-local = openai.OpenAI(base_url=os.environ.get("LOCAL_URL", "http://127.0.0.1:11435/v1"),
-                      api_key=os.environ.get("LOCAL_KEY", "none"),
-                      timeout=openai.Timeout(PATIENCE, connect=1.0), max_retries=0)
-remote = openai.OpenAI(base_url=os.environ["REMOTE_URL"], api_key=os.environ.get("REMOTE_KEY", "none"),
-                       max_retries=2)
+local = openai.AsyncOpenAI(base_url=os.environ.get("LOCAL_URL", "http://127.0.0.1:11435/v1"),
+                           api_key=os.environ.get("LOCAL_KEY", "none"),
+                           timeout=openai.Timeout(600, connect=1.0), max_retries=0)
+remote = openai.AsyncOpenAI(base_url=os.environ["REMOTE_URL"], api_key=os.environ.get("REMOTE_KEY", "none"),
+                            max_retries=2)
 
 
 class NotConfident(Exception):
@@ -35,59 +36,68 @@ class NotConfident(Exception):
 
 def is_retryable(error):
     """True if another endpoint may succeed."""
-    if isinstance(error, (NotConfident, openai.APIConnectionError)):  # the latter includes timeouts
+    if isinstance(error, (NotConfident, asyncio.TimeoutError, openai.APIConnectionError)):
         return True
     return isinstance(error, openai.APIStatusError) and error.status_code in (429, 503, 529)
 
 
-def pieces_of(stream):
-    """Yields (text, log-probabilities of its tokens)."""
-    for chunk in stream:
-        if chunk.choices and chunk.choices[0].delta.content:
-            tokens = chunk.choices[0].logprobs
-            yield chunk.choices[0].delta.content, [token.logprob for token in (tokens and tokens.content) or []]
+async def pieces_of(client, model, messages, **options):
+    """Yields (text, log-probabilities of its tokens); the text is empty while the model thinks."""
+    async with await client.chat.completions.create(model=model, messages=messages, stream=True, **options) as stream:
+        async for chunk in stream:
+            delta = chunk.choices[0].delta if chunk.choices else None
+            if delta and delta.content:
+                tokens = chunk.choices[0].logprobs
+                yield delta.content, [token.logprob for token in (tokens and tokens.content) or []]
+            elif delta and getattr(delta, "reasoning_content", None):
+                yield "", []
 
 
-def begin(client, model, messages, **options):
-    """Waits for the first text, so that a stream without any token counts as a failure."""
-    stream = pieces_of(client.chat.completions.create(model=model, messages=messages, stream=True, **options))
-    return next(stream, ("", []))[0], stream
+async def begin(pieces, patience=None):
+    """Waits for the first token. A timeout of the connection does not: a server that queues or prefills a request sends
+    comments meanwhile."""
+    try:
+        return await asyncio.wait_for(pieces.__anext__(), patience)
+    except StopAsyncIteration:
+        return "", []
 
 
-def begin_local(messages):
+async def begin_local(messages):
     model = os.environ.get("LOCAL_MODEL", "mote")
+    rest = pieces_of(local, model, messages, **({"logprobs": True} if MIN_CONFIDENCE else {}))
+    first = await begin(rest, PATIENCE)
     if not MIN_CONFIDENCE:
-        return begin(local, model, messages)
-    stream = local.chat.completions.create(model=model, messages=messages, stream=True, logprobs=True)
-    pieces = list(pieces_of(stream))
+        return first[0], rest
+    pieces = [first] + [piece async for piece in rest]
     logprobs = [value for _, values in pieces for value in values]
     confidence = math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0
     print(f"local: confidence {confidence:.2f}", file=sys.stderr)
     if confidence < MIN_CONFIDENCE:
         raise NotConfident
-    return "".join(text for text, _ in pieces), iter(())
+    return "".join(text for text, _ in pieces), rest
 
 
-def ask(messages):
+async def ask(messages):
     """Yields (endpoint, text) for each piece of the answer."""
     try:
-        endpoint, (first, rest) = "local", begin_local(messages)
-    except (NotConfident, openai.OpenAIError) as error:
+        endpoint, (first, rest) = "local", await begin_local(messages)
+    except (NotConfident, asyncio.TimeoutError, openai.OpenAIError) as error:
         if not is_retryable(error):
             raise
         print(f"local: {type(error).__name__}, using the remote endpoint", file=sys.stderr)
-        endpoint, (first, rest) = "remote", begin(remote, os.environ["REMOTE_MODEL"], messages)
+        endpoint, rest = "remote", pieces_of(remote, os.environ["REMOTE_MODEL"], messages)
+        first = (await begin(rest))[0]
     yield endpoint, first
-    for text, _ in rest:
+    async for text, _ in rest:
         yield endpoint, text
 
 
-def main():
+async def main():
     endpoint = None
-    for endpoint, piece in ask([{"role": "user", "content": " ".join(sys.argv[1:])}]):
+    async for endpoint, piece in ask([{"role": "user", "content": " ".join(sys.argv[1:])}]):
         print(piece, end="", flush=True)
     print(f"\n({endpoint})", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

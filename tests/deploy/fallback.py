@@ -16,8 +16,11 @@ from rig import case, equal  # noqa: E402
 EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback", "fallback.py")
 
 
+SILENT, WAITING = 0, 200
+
+
 class Answer(socketserver.BaseRequestHandler):
-    """Sends one reply to any request; none if the status is 0."""
+    """Sends one reply to any request: an error; nothing; or comments, as a server that queues or prefills a request."""
 
     def read_request(self):
         """Reads the whole request. Closing earlier would reset the connection."""
@@ -29,10 +32,21 @@ class Answer(socketserver.BaseRequestHandler):
             if not piece:
                 break
 
+    def send_comments(self):
+        try:
+            self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+            while not self.server.patience.wait(0.1):
+                self.request.sendall(b": waiting\n\n")
+        except OSError:
+            pass  # the client has closed the connection
+
     def handle(self):
         self.read_request()
-        if self.server.status == 0:
+        if self.server.status == SILENT:
             self.server.patience.wait(rig.PATIENCE)
+            return
+        if self.server.status == WAITING:
+            self.send_comments()
             return
         body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
         self.request.sendall(b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
@@ -52,7 +66,8 @@ def run_with_status(status, server):
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as other:
         other.status, other.patience = status, threading.Event()
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        result = run(f"http://127.0.0.1:{other.server_address[1]}/v1", server, 2 if status == 0 else rig.PATIENCE)
+        patience = 2 if status in (SILENT, WAITING) else rig.PATIENCE
+        result = run(f"http://127.0.0.1:{other.server_address[1]}/v1", server, patience)
         other.patience.set()
         other.shutdown()
     return result
@@ -82,8 +97,8 @@ def unreachable(server):
 
 
 @case
-def full_or_stopping_or_silent(server):
-    for status in (429, 503, 0):
+def full_or_stopping_or_slow(server):
+    for status in (429, 503, SILENT, WAITING):
         code, text, backends = run_with_status(status, server)
         equal((status, code, backends), (status, 0, ["(remote)"]))
         assert text
