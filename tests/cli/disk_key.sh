@@ -121,6 +121,8 @@ grep -q 'encrypted: name its key file with --cache-key FILE' "$work/err" || fail
 call 1 run "$model" --session talk "Hello"
 call 0 session ls --json
 json 'd == []'
+call 1 session rm talk
+grep -q 'the session talk is encrypted: name its key file with --cache-key FILE' "$work/err" || fail "$(cat "$work/err")"
 call 0 session ls --json --cache-key "$key"
 json 'len(d) == 2'
 # One that was saved without a key is read, and encrypted when it is saved again.

@@ -6,6 +6,7 @@
 #include "cli/load/session_store.h"
 #include "cli/term/output.h"
 #include "cli/term/text.h"
+#include "disk_cache/sealed_text.h"
 #include "json/json_writer.h"
 
 #include <stdio.h>
@@ -127,6 +128,21 @@ static size_t shared_tokens(const session_list *list, const session_info *s)
     return most;
 }
 
+/* Without the key of an encrypted session its records in the disk cache are not known. */
+static int rm_check_key(const char *name, const char *path)
+{
+    strbuf text = {0};
+    int code = input_read(&text, path);
+    if (code == CLI_DONE && sealed_text_is(strbuf_view(&text)))
+        code = msg_fail(CLI_FAILED, "encrypted",
+                        "the session %s is encrypted: name its key file with --cache-key FILE. If "
+                        "the key is lost, remove %s; its records in the disk cache are evicted "
+                        "first",
+                        name, path);
+    strbuf_fini(&text);
+    return code;
+}
+
 static int rm_one(const session_list *list, disk_cache *cache, const char *name)
 {
     char path[SESSION_PATH_BYTES], x[TEXT_NUMBER_BYTES];
@@ -140,6 +156,8 @@ static int rm_one(const session_list *list, disk_cache *cache, const char *name)
     for (size_t i = 0; i < list->n; i++)
         if (strcmp(list->items[i].name, name) == 0)
             s = &list->items[i];
+    if (s == NULL && (code = rm_check_key(name, path)) != CLI_DONE)
+        return code;
     if (s != NULL && cache != NULL && s->ids.n > 0)
         dropped = disk_session_drop(cache, &s->scope, s->ids.ids, s->ids.n, shared_tokens(list, s));
     if (unlink(path) != 0)
