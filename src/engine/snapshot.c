@@ -230,8 +230,10 @@ static mote_status snapshot_check_header(const mote_engine *e, const snapshot_he
     const bool known = kind == SNAPSHOT_TEXT || kind == SNAPSHOT_IMAGES || kind == SNAPSHOT_DRAFTS;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
-                       "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
-                       h->version, h->numerics, SNAPSHOT_DRAFTS, MOTE_NUMERICS);
+                       "snapshot has format %u and numerics %u; supported: formats %d, %d and %d, "
+                       "numerics %d",
+                       h->version, h->numerics, SNAPSHOT_TEXT, SNAPSHOT_IMAGES, SNAPSHOT_DRAFTS,
+                       MOTE_NUMERICS);
     if (h->fingerprint != snapshot_fingerprint(e->model, kind == SNAPSHOT_DRAFTS))
         return err_set(err, MOTE_E_MISMATCH, "snapshot belongs to another model file");
     if ((kind == SNAPSHOT_DRAFTS) != e->options.drafts)
