@@ -11,7 +11,7 @@ import {hasLongLine, render, sanitize} from "./markdown.js";
 import {isLeft, later, laterGrowing, spend} from "./slices.js";
 
 const BLOCKS_OF_GROUP = 40; // the browser lays out a group of blocks again, not all of a long text
-const LONGEST_FIRST_SIGHT = 1000;
+const LONGEST_PREVIEW = 1000; // characters, until the first slice is rendered
 const NEAR_GROUPS = 4; // the browser may skip older ones while they are not seen
 const UNITS_OF_CODE = 200; // of a box without its text
 const LINK_TARGET = /^ {0,3}\[[^\]]+\]:/m;
@@ -173,7 +173,7 @@ export class GrowingText {
   finish() {
     this.ended = true;
     this.box.setAttribute("aria-busy", "true");
-    if (this.fixed === 0 && !this.tail.hasChildNodes()) this.tail.textContent = bounded(this.text.slice(0, LONGEST_FIRST_SIGHT));
+    if (this.fixed === 0 && !this.tail.hasChildNodes()) this.tail.textContent = bounded(this.text.slice(0, LONGEST_PREVIEW));
     later(() => {
       if (!this.needsWhole()) return this.draw();
       if (!isLeft(MOST_UNITS_OF_BLOCK)) return true;
