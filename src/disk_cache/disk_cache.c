@@ -425,10 +425,12 @@ static int cache_open_record(disk_cache *c, disk_key key, disk_kind kind, mote_e
         return -1;
     }
     const int fd = openat(c->directory.fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        err_set(err, MOTE_E_IO, "cannot open %s: %s", name, strerror(errno));
+    const int why = errno;
+    if (fd < 0)
+        err_set(err, MOTE_E_IO, "cannot open %s: %s", name, strerror(why));
+    if (fd < 0 && why == ENOENT) { /* another process removed it */
         pthread_mutex_lock(&c->lock);
-        disk_index_remove(&c->index, key); /* another process removed it */
+        disk_index_remove(&c->index, key);
         pthread_mutex_unlock(&c->lock);
     }
     return fd;

@@ -315,6 +315,27 @@ static void unreadable_is_a_miss(void **state)
     disk_cache_close(c);
 }
 
+/* A process with too many open files keeps the record: its bytes count for the cap. */
+static void failed_open_is_a_miss(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    disk_cache *c = cache_of(1 << 24);
+    const disk_head h = head_of(11, DISK_PAGE, 0);
+    assert_int_equal(put(c, h, 1), MOTE_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}), 0);
+    const bool found = read_right(c, &h);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_false(found);
+    assert_true(disk_cache_has(c, h.key));
+    assert_true(read_right(c, &h));
+    empty_directory(NULL); /* another process */
+    assert_false(read_right(c, &h));
+    assert_false(disk_cache_has(c, h.key));
+    disk_cache_close(c);
+}
+
 /* Objects on a new directory agree on its generation before anything is written. */
 static void new_directory_is_not_stale(void **state)
 {
@@ -583,6 +604,7 @@ int main(void)
         cmocka_unit_test_teardown(identity_is_compared, empty_directory),
         cmocka_unit_test_teardown(damage_is_a_miss, empty_directory),
         cmocka_unit_test_teardown(unreadable_is_a_miss, empty_directory),
+        cmocka_unit_test_teardown(failed_open_is_a_miss, empty_directory),
         cmocka_unit_test_teardown(new_directory_is_not_stale, empty_directory),
         cmocka_unit_test_teardown(second_writer_changes_nothing, empty_directory),
         cmocka_unit_test_teardown(lower_cap_evicts, empty_directory),
