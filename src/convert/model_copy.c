@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* Where the copy has a tensor. */
@@ -105,9 +106,31 @@ static mote_status copy_find_places(model_copy *c, mote_error *err)
     return c->places != NULL ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "out of memory: %s", c->path);
 }
 
+/* The lock of a copy that is in use. flock, because the copy is also opened and closed by those
+ * that measure it. */
+static mote_status copy_lock(const model_copy *c, int fd, mote_error *err)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return err_set(err, MOTE_E_IO, "another process is measuring with %.200s; wait for it",
+                       c->path);
+    return MOTE_OK;
+}
+
+/* A copy that a killed process left has no lock and is replaced. */
+static mote_status copy_check_unused(const model_copy *c, mote_error *err)
+{
+    const int fd = open(c->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return MOTE_OK;
+    const mote_status status = copy_lock(c, fd, err);
+    close(fd);
+    return status;
+}
+
 static mote_status copy_make(model_copy *c, mote_error *err)
 {
     gguf_writer *w = NULL;
+    TRY(copy_check_unused(c, err));
     TRY(gguf_writer_new(&w, err));
     const mote_status status = copy_write_all(c, w, err);
     if (status != MOTE_OK)
@@ -119,7 +142,7 @@ static mote_status copy_make(model_copy *c, mote_error *err)
     c->fd = open(c->path, O_WRONLY | O_CLOEXEC);
     if (c->fd < 0)
         return err_set(err, MOTE_E_IO, "cannot open %.200s: %s", c->path, strerror(errno));
-    return MOTE_OK;
+    return copy_lock(c, c->fd, err);
 }
 
 mote_status model_copy_new(model_copy **out, const gguf *g, const char *path,

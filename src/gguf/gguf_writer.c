@@ -357,8 +357,11 @@ static mote_status writer_open(gguf_writer *w, mote_error *err)
     TRY(writer_open_file(&w->fd, w->partial, 0, err));
     const bool locked = fcntl(w->fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN);
     /* After its commit the other process has no lock, but the file has its final name. */
-    if (locked || fstat(w->fd, &info) != 0 || !is_file(w->partial, &info))
+    if (locked || fstat(w->fd, &info) != 0 || !is_file(w->partial, &info)) {
+        close(w->fd);
+        w->fd = -1; /* gguf_writer_discard must not remove the file of the other process */
         return err_set(err, MOTE_E_IO, "another process is writing %.800s", w->partial);
+    }
     return writer_open_file(&w->journal, w->journal_path, O_APPEND, err);
 }
 
