@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "convert/encode.h"
 #include "gguf/gguf_files.h"
+#include "quant/half.h"
 
 #include <float.h>
 #include <math.h>
@@ -19,7 +20,7 @@ enum { QUANTIZATION_VERSION = 2, ROWS_PER_TASK = 8, OWN_CHOICE_BYTES = GGUF_MAX_
 #define OWN_KEY "mote.quantize."
 
 /* Every format holds values up to this: the largest f16, the type of scales. */
-#define HELD_BY_ALL 65504.0f
+#define HELD_BY_ALL HALF_F16_MAX
 
 /* What the file says about the importance matrix; the keys of llama-quantize. */
 #define IMATRIX_KEYS "quantize.imatrix."

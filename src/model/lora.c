@@ -166,6 +166,26 @@ static mote_status source_check(const lora_binder *b, const lora_source *s, cons
     return MOTE_OK;
 }
 
+static mote_status values_are_finite(const lora_binder *b, const lora_source *s,
+                                     const lora_values *v)
+{
+    enum { STEP = 256 };
+    float some[STEP];
+    const uint64_t of_step = STEP / v->format->block_values;
+    const uint64_t blocks = v->rows * (v->cols / v->format->block_values);
+    for (uint64_t at = 0; at < blocks; at += of_step) {
+        const size_t n = (size_t)(blocks - at < of_step ? blocks - at : of_step);
+        v->format->decode(v->data + at * v->format->block_bytes, n, some);
+        for (size_t i = 0; i < n * v->format->block_values; i++)
+            if (!isfinite(some[i]))
+                return err_set(b->err, MOTE_E_FORMAT,
+                               "adapter tensor '%s' has the value %g; its training has diverged or "
+                               "the file is damaged",
+                               s->name, (double)some[i]);
+    }
+    return MOTE_OK;
+}
+
 static mote_status values_check(const lora_binder *b, const lora_source *s, const lora_values *v)
 {
     uint64_t bytes;
@@ -174,7 +194,7 @@ static mote_status values_check(const lora_binder *b, const lora_source *s, cons
         return err_set(b->err, MOTE_E_UNSUPPORTED,
                        "adapter tensor '%s' has a type that mote cannot read; use F32, F16 or BF16",
                        s->name);
-    return MOTE_OK;
+    return b->memory.base == NULL ? values_are_finite(b, s, v) : MOTE_OK;
 }
 
 static void values_row(const lora_values *v, uint64_t row, float *out)

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define HALF_F16_MAX 65504.0f
+
 static inline uint32_t half_bits_of(float value)
 {
     uint32_t bits;

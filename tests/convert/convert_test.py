@@ -9,8 +9,10 @@ a program of it. mote-tiny-BF16.gguf and its mmproj were written by llama.cpp's 
 checkpoint.py followed by `mote convert` must give their bytes.
 """
 import array
+import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -431,16 +433,16 @@ def compare_with_peft(merged):
     demand(seen > 20000 and others * 1000 <= seen, f"{others} of {seen} values differ from PEFT's in their last bit")
 
 
-def output_adapter(path):
-    """An adapter of the output head."""
+def adapter(path, tensor, rows, value):
+    """An adapter of rank 1 with the same value everywhere."""
     w = Writer()
-    for key, value in (("general.architecture", "qwen35"), ("general.type", "adapter"), ("adapter.type", "lora")):
-        w.text(key, value)
+    for key, text in (("general.architecture", "qwen35"), ("general.type", "adapter"), ("adapter.type", "lora")):
+        w.text(key, text)
     w.scalar("adapter.lora.alpha", 6, 1.0)
-    rows = Model(TINY).tensors["token_embd.weight"][0][1]
-    w.tensor("output.weight.lora_a", [256, 1], "f32")
-    w.tensor("output.weight.lora_b", [1, rows], "f32")
-    w.write(path, lambda f, name, *_: f.write(b"\0" * 4 * (256 if name.endswith("a") else rows)))
+    w.tensor(f"{tensor}.lora_a", [256, 1], "f32")
+    w.tensor(f"{tensor}.lora_b", [1, rows], "f32")
+    w.write(path, lambda f, name, *_: f.write(struct.pack("<f", value) * (256 if name.endswith("a") else rows)))
+    return path
 
 
 def case_lora():
@@ -466,9 +468,16 @@ def case_lora():
             done = mote("run", WORK / "same.gguf", "--temp", "0", "--think", "off", "-q", answer["question"])
             demand(done.stdout.strip() == answer["answer"], f"{answer}: {done.stdout}")
     # What cannot be merged, and a partial file of other adapters.
-    output_adapter(WORK / "head.gguf")
-    for base, lora, text in ((DATA / "mote-tiny-Q4_K_M.gguf", NIB, "merge into a BF16, F16 or F32 file"),
-                             (TINY, WORK / "head.gguf", "shares with its token embedding"),
+    rows = {name: dims[1] for name, (dims, *_) in Model(TINY).tensors.items() if len(dims) == 2}
+    mote("convert", WORK / "source", WORK / "half.gguf", "--dtype", "f16", "--no-vision")
+    gate = "blk.0.ffn_gate.weight"
+    large = adapter(WORK / "large.gguf", gate, rows[gate], 300.0)
+    mote("convert", "--lora", large, TINY, WORK / "large-BF16.gguf")
+    for base, lora, text in ((WORK / "half.gguf", large, "which F16 cannot hold"),
+                             (TINY, adapter(WORK / "nan.gguf", gate, rows[gate], math.nan), "has the value nan"),
+                             (DATA / "mote-tiny-Q4_K_M.gguf", NIB, "merge into a BF16, F16 or F32 file"),
+                             (TINY, adapter(WORK / "head.gguf", "output.weight", rows["token_embd.weight"], 0.0),
+                              "shares with its token embedding"),
                              (WORK / "source", NIB, "--lora merges into a GGUF file"),
                              (TINY, f"{NIB}=0", "other than 0"), (TINY, WORK / "none", "none")):
         refused(base, text, "--lora", lora)
@@ -607,6 +616,15 @@ def case_quantize_own():
         done = mote("quantize", *words, code=None)
         demand(done.returncode != 0 and why in done.stderr, done.stderr)
         demand(not list(WORK.glob("o.*")) and not list(WORK.glob("*measuring*")), f"{why}: a file is left")
+    # The files of another process stay.
+    for name, lock, why in (("o.measuring.gguf", fcntl.flock, "another process is measuring with"),
+                            ("o.measuring.gguf.partial", fcntl.lockf, "another process is writing")):
+        with open(WORK / name, "wb") as other:
+            lock(other, fcntl.LOCK_EX)
+            done = mote("quantize", source, WORK / "o", "balanced", "--calibrate", measured, code=None)
+            demand(done.returncode != 0 and why in done.stderr, done.stderr)
+            demand([path.name for path in WORK.glob("o.*")] == [name], f"{why}: {list(WORK.glob('o.*'))}")
+        (WORK / name).unlink()
 
 
 def case_quantize_damaged():

@@ -172,6 +172,22 @@ static void gguf_faults_are_named(void **state)
     }
 }
 
+static void values_must_be_finite(void **state)
+{
+    static const float wrong[] = {NAN, INFINITY, -INFINITY};
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        float *at = i % 2 == 0 ? &a[RANK * EMBD - 1] : &b[FF * RANK - 1];
+        const float was = *at;
+        mote_lora *opened;
+        mote_error err = {0};
+        *at = wrong[i / 2];
+        const mote_status got = open_gguf(&opened, &sound, &err);
+        *at = was;
+        expect_refused(got, opened, &err, MOTE_E_FORMAT, i / 2 == 0 ? "value nan" : "inf");
+    }
+}
+
 #define MODULE "model.language_model.layers.0.mlp.gate_proj"
 
 static void peft_faults_are_named(void **state)
@@ -461,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_faults_are_named),
+        cmocka_unit_test(values_must_be_finite),
         cmocka_unit_test(peft_faults_are_named),
         cmocka_unit_test(peft_tensors_are_there_once),
         cmocka_unit_test(missing_files_are_named),
