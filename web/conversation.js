@@ -30,13 +30,13 @@ export class Tree {
     this.conversation = conversation;
     this.messages = new Map(messages.map((m) => [m.id, m]));
     this.children = new Map();
-    for (const m of messages) this.link(m);
+    for (const m of [...messages].sort((a, b) => a.created - b.created)) this.link(m);
   }
 
+  // After its siblings.
   link(message) {
     const list = this.children.get(message.parent) || [];
     list.push(message);
-    list.sort((a, b) => a.created - b.created);
     this.children.set(message.parent, list);
   }
 

@@ -18,32 +18,67 @@ function imageUrl(value) {
   return isText(value) && value.startsWith("data:image/");
 }
 
+function isObject(value) {
+  return typeof value === "object" && value !== null;
+}
+
+function isMessage(m) {
+  return isObject(m) && isText(m.id) && ROLES.includes(m.role) && isText(m.text) && Number.isFinite(m.created);
+}
+
+// true: the parents of a message lead back to it. Each message is visited once.
+function hasCycle(messages) {
+  const parents = new Map(messages.map((m) => [m.id, m.parent]));
+  const visited = new Set();
+  for (const {id} of messages) {
+    const way = new Set();
+    for (let at = id; parents.has(at) && !visited.has(at); at = parents.get(at)) {
+      if (way.has(at)) return true;
+      way.add(at);
+    }
+    for (const at of way) visited.add(at);
+  }
+  return false;
+}
+
+// A parent that the file does not have makes a message a first one.
+function checkMessages(messages) {
+  const ids = new Set(messages.map((m) => m && m.id));
+  if (!messages.every(isMessage) || ids.size < messages.length || hasCycle(messages)) throw new Error("a message is damaged");
+}
+
 // Only the known members, with new ids: an imported file never replaces a conversation.
 function checkedMessage(m, ids, conversation) {
-  if (!ROLES.includes(m.role) || !isText(m.text) || typeof m.created !== "number") throw new Error("a message is damaged");
-  const out = {id: ids.get(m.id), conversation, parent: ids.get(m.parent) || null, role: m.role, text: m.text,
-    created: m.created, state: isText(m.state) ? m.state : "done", media: (m.media || []).map((id) => ids.get(id)).filter(Boolean)};
+  const out = {id: ids.messages.get(m.id), conversation, parent: ids.messages.get(m.parent) || null, role: m.role, text: m.text,
+    created: m.created, state: isText(m.state) ? m.state : "done"};
+  out.media = (Array.isArray(m.media) ? m.media : []).map((id) => ids.media.get(id)).filter(Boolean);
   if (isText(m.reasoning)) out.reasoning = m.reasoning;
   if (typeof m.thinkingSeconds === "number") out.thinkingSeconds = m.thinkingSeconds;
   if (isText(m.call)) out.call = m.call;
   if (m.json === true) out.json = true;
   if (Array.isArray(m.calls))
-    out.calls = m.calls.map((c) => ({id: String(c.id), name: String(c.name), arguments: String(c.arguments)}));
+    out.calls = m.calls.filter(isObject).map((c) => ({id: String(c.id), name: String(c.name), arguments: String(c.arguments)}));
   return out;
 }
 
 function checkedMedia(item, ids, conversation) {
-  const frames = item.frames || [];
-  if (!imageUrl(item.url) || !Array.isArray(frames) || !frames.every(imageUrl)) throw new Error("an attachment is damaged");
-  const out = {id: ids.get(item.id), conversation, kind: item.kind === "video" ? "video" : "image", name: String(item.name), url: item.url};
+  const frames = (item && item.frames) || [];
+  if (!isObject(item) || !imageUrl(item.url) || !Array.isArray(frames) || !frames.every(imageUrl)) throw new Error("an attachment is damaged");
+  const out = {id: ids.media.get(item.id), conversation, kind: item.kind === "video" ? "video" : "image", name: String(item.name), url: item.url};
   return out.kind === "video" ? {...out, frames, fps: Number(item.fps) || 1} : out;
 }
 
-function checkedPart({conversation, messages, media}) {
-  const ids = new Map([...messages, ...media].map((record) => [record.id, newId()]));
+const newIds = (records) => new Map(records.map((record) => [record && record.id, newId()]));
+
+function checkedPart(part) {
+  const {conversation, messages, media} = part || {};
+  if (!isObject(conversation) || !Array.isArray(messages) || !Array.isArray(media)) throw new Error("a conversation is damaged");
+  checkMessages(messages);
+  const ids = {messages: newIds(messages), media: newIds(media)};
+  const last = messages.length > 0 ? ids.messages.get(messages[messages.length - 1].id) : null;
   const own = {...newConversation(), title: String(conversation.title), created: Number(conversation.created) || Date.now()};
   return {
-    conversation: {...own, leaf: ids.get(conversation.leaf) || null},
+    conversation: {...own, leaf: ids.messages.get(conversation.leaf) || last},
     messages: messages.map((m) => checkedMessage(m, ids, own.id)),
     media: media.map((item) => checkedMedia(item, ids, own.id)),
   };
