@@ -130,7 +130,7 @@ export class Chat {
   }
 
   drawUsage() {
-    const answered = this.tree.path().reverse().find((m) => m.stats && m.stats.prompt !== undefined);
+    const answered = this.tree.path().reverse().find((m) => m.stats && m.stats.prompt !== undefined && m.stats.answer !== undefined);
     const context = this.hooks.contextOf(settings.model);
     if (!answered || !context) {
       byId("usage").textContent = "";

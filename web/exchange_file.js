@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // exchange_file.js - conversations as files: JSON with everything, Markdown with the shown branch.
 import {newConversation, newId, newMessage, titleOf, Tree} from "./conversation.js";
+import {checkedStats} from "./stats.js";
+import {checkedTokens} from "./tokens_view.js";
 
 const FORMAT = "mote-conversations";
 const ROLES = ["user", "assistant", "tool"];
+const STATES = ["done", "running", "stopped", "cut", "length", "error"];
 
 // `parts` is a list of {conversation, messages, media}.
 export function toJson(parts) {
@@ -50,14 +53,15 @@ function checkMessages(messages) {
 // Only the known members, with new ids: an imported file never replaces a conversation.
 function checkedMessage(m, ids, conversation) {
   const out = {id: ids.messages.get(m.id), conversation, parent: ids.messages.get(m.parent) || null, role: m.role, text: m.text,
-    created: m.created, state: isText(m.state) ? m.state : "done"};
+    created: m.created, state: STATES.includes(m.state) ? m.state : "done"};
   out.media = (Array.isArray(m.media) ? m.media : []).map((id) => ids.media.get(id)).filter(Boolean);
-  if (isText(m.reasoning)) out.reasoning = m.reasoning;
-  if (typeof m.thinkingSeconds === "number") out.thinkingSeconds = m.thinkingSeconds;
-  if (isText(m.call)) out.call = m.call;
-  if (m.json === true) out.json = true;
+  for (const name of ["reasoning", "call", "model", "error"]) if (isText(m[name])) out[name] = m[name];
+  if (Number.isFinite(m.thinkingSeconds)) out.thinkingSeconds = m.thinkingSeconds;
+  if (typeof m.json === "boolean") out.json = m.json;
   if (Array.isArray(m.calls))
     out.calls = m.calls.filter(isObject).map((c) => ({id: String(c.id), name: String(c.name), arguments: String(c.arguments)}));
+  const known = {stats: checkedStats(m.stats), tokens: checkedTokens(m.tokens)};
+  for (const [name, value] of Object.entries(known)) if (value !== undefined) out[name] = value;
   return out;
 }
 
@@ -68,6 +72,15 @@ function checkedMedia(item, ids, conversation) {
   return out.kind === "video" ? {...out, frames, fps: Number(item.fps) || 1} : out;
 }
 
+// With its times: the list of conversations is ordered by them.
+function checkedConversation({title, created, updated}) {
+  const own = newConversation();
+  if (isText(title)) own.title = titleOf(title);
+  if (Number.isFinite(created)) own.created = created;
+  if (Number.isFinite(updated)) own.updated = updated;
+  return own;
+}
+
 const newIds = (records) => new Map(records.map((record) => [record && record.id, newId()]));
 
 function checkedPart(part) {
@@ -76,7 +89,7 @@ function checkedPart(part) {
   checkMessages(messages);
   const ids = {messages: newIds(messages), media: newIds(media)};
   const last = messages.length > 0 ? ids.messages.get(messages[messages.length - 1].id) : null;
-  const own = {...newConversation(), title: String(conversation.title), created: Number(conversation.created) || Date.now()};
+  const own = checkedConversation(conversation);
   return {
     conversation: {...own, leaf: ids.messages.get(conversation.leaf) || last},
     messages: messages.map((m) => checkedMessage(m, ids, own.id)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // message_view.js - one message on the page: text, thinking, calls, media, stats and buttons.
-import {textBox} from "./bounds.js";
+import {bounded, textBox} from "./bounds.js";
 import {button, copy, el, number, seconds} from "./dom.js";
 import {GrowingText} from "./growing_text.js";
 import {iconButton} from "./icons.js";
@@ -18,6 +18,8 @@ const STATES = {
 const LONGEST_GIVEN = 4000;
 const LONGEST_SOURCE = 4000;
 const LONGEST_ARGUMENTS = 2000;
+const LONGEST_ERROR = 2000;
+const LONGEST_MODEL = 200;
 
 function thinkingTitle(message) {
   if (message.thinkingSeconds === undefined) return "Thinking";
@@ -56,7 +58,8 @@ export class MessageView {
   }
 
   roleText() {
-    return (this.message.role === "assistant" && this.message.model) || ROLES[this.message.role];
+    const {role, model} = this.message;
+    return role === "assistant" && model ? bounded(model.slice(0, LONGEST_MODEL)) : ROLES[role];
   }
 
   branchButtons({at, n}) {
@@ -230,7 +233,7 @@ export class MessageView {
     if (m.stats) row.append(statsView(m.stats));
     const notes = [];
     if (STATES[m.state]) notes.push(el("p", {class: "note", text: STATES[m.state]}));
-    if (m.error) notes.push(el("p", {class: "fault", role: "alert", text: m.error}));
+    if (m.error) notes.push(el("p", {class: "fault", role: "alert", text: bounded(m.error.slice(0, LONGEST_ERROR))}));
     this.foot.replaceChildren(...notes, row);
   }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // stats.js - what an answer cost: speed, reused prompt tokens and why not more, drafts, context.
+import {bounded} from "./bounds.js";
 import {el, number, seconds} from "./dom.js";
+
+const LONGEST_VALUE = 2000;
+const MOST_ITEMS = 100;
 
 // The values of a last chunk that are stored with an answer.
 export function statsOf(chunk) {
@@ -11,6 +15,46 @@ export function statsOf(chunk) {
   if (mote) Object.assign(stats, {cache: mote.cache, spec: mote.spec, ms: mote.ms, thinking: mote.thinking, stop: mote.stop,
     seed: mote.sampling && mote.sampling.seed, preset: mote.preset, warnings: mote.warnings, images: mote.images});
   return stats;
+}
+
+// The members that an imported file may have, with their types. "?": it may be missing. An object without
+// another one is left out.
+const SHAPE = {
+  "prompt?": "number", "answer?": "number", "rate?": "number", "prefillRate?": "number", "seed?": "number", "preset?": "string",
+  "cache?": {
+    prompt: "number", reused: "number", prefilled: "number", "from?": "string", "compared?": "number",
+    "answers?": {"by_id?": "number", "by_text?": "number", "unknown?": "number"},
+    "miss?": {token: "number", "message?": "number", "usable?": "number", "tokens?": "number", "seconds?": "number",
+      "before?": "string", "had?": "string", "got?": "string", "kind?": "string", "advice?": "string"},
+  },
+  "spec?": {drafted: "number", accepted: "number"},
+  "ms?": {first_token: "number", total: "number", "queue?": "number", "load?": "number", "restore?": "number", "prefill?": "number"},
+  "thinking?": {used: "number", "mode?": "string", "budget?": "number", "ended?": "string", "source?": "string"},
+  "stop?": {cause: "string"},
+  "images?": [{w: "number", h: "number", tokens: "number"}],
+  "warnings?": [{code: "string", "at?": "string"}],
+};
+
+// The value with the members of the shape; undefined: it has another type.
+function fitted(value, shape) {
+  if (shape === "number") return Number.isFinite(value) ? value : undefined;
+  if (shape === "string") return typeof value === "string" ? value : undefined;
+  if (Array.isArray(shape))
+    return Array.isArray(value) ? value.slice(0, MOST_ITEMS).map((v) => fitted(v, shape[0])).filter((v) => v !== undefined) : undefined;
+  if (typeof value !== "object" || value === null) return undefined;
+  const out = {};
+  for (const [key, type] of Object.entries(shape)) {
+    const name = key.replace("?", "");
+    const member = Object.hasOwn(value, name) ? fitted(value[name], type) : undefined;
+    if (member !== undefined) out[name] = member;
+    else if (name === key) return undefined;
+  }
+  return out;
+}
+
+// Stats of an imported file, with types that statsView() can show; undefined: they are none.
+export function checkedStats(value) {
+  return fitted(value, SHAPE);
 }
 
 const FROM = {live: "from the running session", ram: "from memory", disk: "from disk"};
@@ -24,7 +68,7 @@ function rows(stats) {
   const out = [];
   if (stats.cache) out.push(["Prompt", cacheText(stats.cache)]);
   if (stats.prefillRate) out.push(["Prefill", `${number(stats.prefillRate)} tokens/s`]);
-  if (stats.rate) out.push(["Answer", `${number(stats.answer)} tokens, ${number(stats.rate, 1)} tokens/s`]);
+  if (stats.rate && stats.answer !== undefined) out.push(["Answer", `${number(stats.answer)} tokens, ${number(stats.rate, 1)} tokens/s`]);
   if (stats.ms) {
     out.push(["First token", seconds(stats.ms.first_token / 1000)]);
     out.push(["Total", seconds(stats.ms.total / 1000)]);
@@ -53,7 +97,7 @@ function missRows(miss) {
 }
 
 function list(pairs) {
-  return el("dl", {}, ...pairs.flatMap(([name, value]) => [el("dt", {text: name}), el("dd", {dir: "auto", text: value})]));
+  return el("dl", {}, ...pairs.flatMap(([name, value]) => [el("dt", {text: name}), el("dd", {dir: "auto", text: bounded(String(value).slice(0, LONGEST_VALUE))})]));
 }
 
 function summary(stats) {

@@ -5,6 +5,7 @@ import {button, byId, el, number} from "./dom.js";
 
 const SHOWN = 500; // and as many more with each click
 const LONGEST_TOKEN = 100;
+const MOST_ALTERNATIVES = 20; // of a request
 
 const percent = (logprob) => `${number(100 * Math.exp(logprob), 1)} %`;
 
@@ -66,4 +67,20 @@ export function recordToken(t) {
 
 function readToken(record) {
   return typeof record === "string" ? JSON.parse(record) : record;
+}
+
+function checkedToken(record) {
+  const {text, logprob, top} = readToken(record);
+  const isPair = (pair) => Array.isArray(pair) && typeof pair[0] === "string" && Number.isFinite(pair[1]);
+  if (typeof text !== "string" || !Number.isFinite(logprob) || !Array.isArray(top) || !top.every(isPair)) throw new TypeError("not a token");
+  return JSON.stringify({text, logprob, top: top.slice(0, MOST_ALTERNATIVES).map(([other, its]) => [other, its])});
+}
+
+// The tokens of an imported file; undefined: one of them is damaged.
+export function checkedTokens(list) {
+  try {
+    return list.map(checkedToken);
+  } catch {
+    return undefined;
+  }
 }
