@@ -266,6 +266,63 @@ def disk_errors_end_no_batch():
         files.check_once(content(server, b["output_file_id"]), [f"r-{i}" for i in range(n)])
 
 
+def wait_for_log(server, text):
+    end = time.monotonic() + PATIENCE
+    while text not in server.said():
+        assert time.monotonic() < end, server.said()
+        time.sleep(0.02)
+
+
+@case
+def unreadable_input_ends_no_batch():
+    """An input that cannot be opened for a while; a deleted one ends the batch."""
+    where = Files()
+    with where.server() as server:
+        f = upload(server, [files.line(0)])["id"]
+        data, aside = os.path.join(where.directory, f + ".data"), where.work.name + "/aside"
+        os.rename(data, aside)
+        os.mkdir(data)  # not even root can read it as a file
+        b = create(server, f)
+        wait_for_log(server, f"batch {b['id']} waits")
+        equal(json.loads(get(server, "/v1/batches/" + b["id"]))["status"], "validating")
+        os.rmdir(data)
+        os.rename(aside, data)
+        b = wait(server, b["id"], "completed", "failed")
+        equal((b["status"], b["request_counts"]["completed"]), ("completed", 1))
+        os.unlink(data)
+        b = wait(server, create(server, f)["id"], "completed", "failed")
+        equal((b["status"], b["errors"]["data"][0]["message"]), ("failed", "the input file was deleted"))
+
+
+@case
+def input_unreadable_at_a_start_ends_no_batch():
+    """The server starts while the metadata of the input are unreadable: the results so far stay."""
+    where = Files()
+    n = 30
+    with where.server("--parallel", "2") as server:
+        f = upload(server, [files.line(i) for i in range(n)])["id"]
+        b = create(server, f)
+        while json.loads(get(server, "/v1/batches/" + b["id"]))["request_counts"]["completed"] < 4:
+            time.sleep(0.01)
+    metadata, aside = os.path.join(where.directory, f + ".json"), where.work.name + "/aside"
+    journal = os.path.join(where.directory, b["id"] + ".out")
+    with open(journal, "rb") as out:
+        results = out.read()
+    os.rename(metadata, aside)
+    os.mkdir(metadata)
+    with where.server() as server:
+        wait_for_log(server, f"batch {b['id']} waits")
+        equal(json.loads(get(server, "/v1/batches/" + b["id"]))["status"], "in_progress")
+    with open(journal, "rb") as out:
+        equal(out.read(), results)
+    os.rmdir(metadata)
+    os.rename(aside, metadata)
+    with where.server() as server:
+        b = wait(server, b["id"], "completed", "failed")
+        equal((b["status"], b["request_counts"]), ("completed", {"total": n, "completed": n, "failed": 0}))
+        files.check_once(content(server, b["output_file_id"]), [f"r-{i}" for i in range(n)])
+
+
 @case
 def batches_leave_the_memory_of_clients():
     """Bodies of batches do not count for the limit of bodies of clients."""

@@ -174,26 +174,39 @@ static mote_status record_save(batches *b, batch_record *r, mote_error *err)
     return status;
 }
 
+/* Opens the input. MOTE_E_ARG: it is deleted or not valid. Other errors may pass. */
+static mote_status work_open_input(batch_work *w)
+{
+    file_store *files = w->of->files;
+    const batch_record *r = &w->record;
+    const batch_part all = {.most = BATCH_LINES_MOST};
+    char path[FILE_PATH_BYTES];
+    stored_file input;
+    struct stat info;
+    const char *deleted = "the input file was deleted";
+    if (!file_store_find(files, str_of(r->input), r->ns, &input))
+        return file_store_is_gone(files, r->input)
+                   ? err_set(&w->error, MOTE_E_ARG, "%s", deleted)
+                   : err_set(&w->error, MOTE_E_IO,
+                             "the input file %s could not be read when the server started; make it "
+                             "readable and restart",
+                             r->input);
+    file_store_path(files, r->input, ".data", path);
+    const mote_status status = batch_lines_open(&w->lines, path, &all, &w->error);
+    if (status == MOTE_E_IO && lstat(path, &info) != 0 && errno == ENOENT)
+        return err_set(&w->error, MOTE_E_ARG, "%s", deleted);
+    return status;
+}
+
 /* Opens input and journal. */
 static void work_open(void *with)
 {
     batch_work *w = with;
     batches *b = w->of;
     batch_record *r = &w->record;
-    const batch_part all = {.most = BATCH_LINES_MOST};
     char path[FILE_PATH_BYTES];
-    stored_file input;
-    mote_error err;
-    if (!file_store_find(b->files, str_of(r->input), r->ns, &input)) {
-        err_set(&w->error, MOTE_E_ARG, "the input file was deleted");
+    if (work_open_input(w) != MOTE_OK)
         return;
-    }
-    file_store_path(b->files, r->input, ".data", path);
-    if (batch_lines_open(&w->lines, path, &all, &err) != MOTE_OK) {
-        err_set(&w->error, err.status == MOTE_E_MEMORY ? MOTE_E_MEMORY : MOTE_E_ARG, "%s",
-                err.status == MOTE_E_IO ? "the input file cannot be read" : err.text);
-        return;
-    }
     record_path(b, r, ".out", path);
     if (batch_journal_open(&w->journal, path, &w->lines, JOURNAL_OWN, 0600, &w->error) != MOTE_OK)
         return;
