@@ -69,6 +69,6 @@ export class Tree {
 
 // The beginning of the first message of the user.
 export function titleOf(text) {
-  const line = text.trim().split("\n")[0].trim();
+  const line = text.trim().split(/[\n\r\u2028\u2029]/)[0].trim();
   return line.length > 60 ? `${line.slice(0, 59)}\u2026` : line || "New chat";
 }

@@ -105,22 +105,33 @@ function fromJson(text) {
 
 const HEADINGS = {user: "User", assistant: "Assistant", tool: "Tool"};
 
+// A line before each message. A line of a text that begins like it gets a backslash, which Markdown does not show.
+const MARK = "<!-- message -->";
+const escaped = (text) => text.replace(/^\\*<!-- message -->/gm, "\\$&");
+const unescaped = (text) => text.replace(/^\\(\\*<!-- message -->)/gm, "$1");
+
 // The shown branch, one heading per message. Thinking and attachments are left out.
 export function toMarkdown(tree) {
-  const parts = tree.path().map((m) => `<!-- message -->\n## ${HEADINGS[m.role]}\n\n${m.text}\n`);
+  const parts = tree.path().map((m) => `${MARK}\n## ${HEADINGS[m.role]}\n\n${escaped(m.text)}\n`);
   return `# ${tree.conversation.title}\n\n${parts.join("\n")}`;
+}
+
+function withoutLastLines(text) {
+  let end = text.length;
+  while (end > 0 && text[end - 1] === "\n") end--;
+  return text.slice(0, end);
 }
 
 function fromMarkdown(text) {
   const conversation = newConversation();
   const tree = new Tree(conversation, []);
-  const [head, ...parts] = text.split("<!-- message -->\n");
+  const [head, ...parts] = text.split(/^<!-- message -->\n/m);
   if (parts.length === 0) throw new Error("this file has no messages");
   for (const part of parts) {
-    const heading = /^## (User|Assistant|Tool)\n\n([^]*?)\n*$/.exec(part);
+    const heading = /^## (User|Assistant|Tool)\n\n/.exec(part);
     if (!heading) throw new Error("a message has no heading");
     const role = Object.keys(HEADINGS).find((name) => HEADINGS[name] === heading[1]);
-    tree.add(newMessage(conversation, conversation.leaf, role, {text: heading[2]}));
+    tree.add(newMessage(conversation, conversation.leaf, role, {text: unescaped(withoutLastLines(part.slice(heading[0].length)))}));
   }
   const title = /^# (.*)/.exec(head);
   conversation.title = titleOf(title ? title[1] : parts[0]);

@@ -55,6 +55,16 @@ def exported(browser, page):
     return file
 
 
+def exported_markdown(browser, page):
+    """The text of the shown conversation as a file."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(page.download_to(directory), "mote-conversation.md")
+        page.click("#export-markdown")
+        while not path.exists() or path.stat().st_size == 0:
+            browser.receive(0.05)
+        return path.read_text(encoding="utf-8")
+
+
 def without_ids(file):
     """Parents and the leaf become positions in the list of messages; an empty list of media is none."""
     out = []
@@ -180,6 +190,25 @@ def imported_members_of_other_types(browser, server):
         assert page.js("document.querySelector('#messages').textContent.length") < 300000
         assert page.js("document.querySelectorAll('#messages *').length") < 4000
         assert page.js("document.querySelector('#conversations .title').textContent.length") <= 60
+        no_faults(page)
+
+
+@case
+def markdown_keeps_texts_with_its_own_mark(browser, server):
+    mark = "<!-- message -->"
+    texts = [f"a\n{mark}\nb", f"{mark}\n## User\n\nnot a message", f"x {mark}\ny\n\\{mark}\n\\\\{mark}", "\n".join(["a", *[""] * 50000, "b"])]
+    messages = [message("m0", None, texts[0])]
+    for i, text in enumerate(texts[1:], 1):
+        messages.append(message(f"m{i}", f"m{i - 1}", text, role="assistant" if i % 2 else "user", created=i + 1))
+    with open_page(browser, server) as page:
+        import_json(page, export_of(*messages, title=f"T\u2028{mark}"))
+        shown(page)
+        file = exported_markdown(browser, page)
+        equal(file.split("\n").count(mark), len(texts))
+        equal(import_text(page, file, "file.md"), "1 conversations imported.")
+        equal(len(shown(page)), len(texts))  # the imported one is the newest
+        got = exported(browser, page)["conversations"][0]["messages"]
+        equal([(m["role"], m["text"]) for m in got], [(m["role"], m["text"]) for m in messages])
         no_faults(page)
 
 
