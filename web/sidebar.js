@@ -100,7 +100,7 @@ export class Sidebar {
       await store.putAll({
         conversations: parts.map((p) => p.conversation), messages: parts.flatMap((p) => p.messages), media: parts.flatMap((p) => p.media),
       });
-      this.chat.say(`${parts.length} conversations imported.`);
+      this.chat.say(parts.length === 1 ? "1 conversation imported." : `${parts.length} conversations imported.`);
     } catch (error) {
       this.chat.say(`${file.name} could not be imported: ${error.message}`);
     }

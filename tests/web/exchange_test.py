@@ -112,7 +112,7 @@ def unknown_parents_and_leaves(browser, server):
     with open_page(browser, server) as page:
         file = export_of(message("a", "gone", "one"), message("b", "a", "two"), message("c", 7, "three", created=2), leaf="b")
         file["conversations"][0]["media"] = [{"id": "gone", "kind": "image", "name": "x", "url": "data:image/png;base64,AA=="}]
-        equal(import_json(page, file), "1 conversations imported.")
+        equal(import_json(page, file), "1 conversation imported.")
         equal(shown(page), ["one", "two"])
         equal(page.js("document.querySelector('.branches .count').textContent"), "1 / 2")
         page.click("#conversations button", "Delete")
@@ -185,7 +185,7 @@ def imported_members_of_other_types(browser, server):
     for members in answers:
         messages.append(message(f"m{len(messages)}", messages[-1]["id"], "Yes.", role="assistant", created=len(messages), **members))
     with open_page(browser, server) as page:
-        equal(import_json(page, export_of(*messages, title=huge, updated="x", created=None)), "1 conversations imported.")
+        equal(import_json(page, export_of(*messages, title=huge, updated="x", created=None)), "1 conversation imported.")
         equal(shown(page), ["x"] + ["Yes."] * len(answers))
         assert page.js("document.querySelector('#messages').textContent.length") < 300000
         assert page.js("document.querySelectorAll('#messages *').length") < 4000
@@ -205,7 +205,7 @@ def markdown_keeps_texts_with_its_own_mark(browser, server):
         shown(page)
         file = exported_markdown(browser, page)
         equal(file.split("\n").count(mark), len(texts))
-        equal(import_text(page, file, "file.md"), "1 conversations imported.")
+        equal(import_text(page, file, "file.md"), "1 conversation imported.")
         equal(len(shown(page)), len(texts))  # the imported one is the newest
         got = exported(browser, page)["conversations"][0]["messages"]
         equal([(m["role"], m["text"]) for m in got], [(m["role"], m["text"]) for m in messages])
