@@ -403,6 +403,22 @@ def cancelled():
 
 
 @case
+def cancelled_at_its_end():
+    """Whoever comes first, the client or the end of the batch: the disk has the status that clients see."""
+    where = Files()
+    with where.server() as server:
+        f = upload(server, [b"no json"])
+        for i in range(8):
+            b = create(server, f["id"])
+            wait(server, b["id"], "in_progress", "finalizing", "completed")
+            time.sleep(0.015 * i)
+            request(server, "POST", f"/v1/batches/{b['id']}/cancel")
+            b = wait(server, b["id"], "completed", "cancelled")
+            with open(os.path.join(where.directory, b["id"] + ".json"), encoding="utf-8") as record:
+                equal(json.load(record)["status"], b["status"])
+
+
+@case
 def killed_and_continued():
     """kill -9 while a batch runs, then a restart with SIGTERM; every line has one result."""
     where = Files()

@@ -2,8 +2,12 @@
 /*
  * batches.c - see batches.h.
  *
- * The mutex protects the list and all fields of the records. A run belongs to the event loop; while
- * `busy` is set, a worker opens or finishes it and the loop leaves it alone.
+ * The mutex `lock` protects the list and all fields of the records; the event loop takes it. The mutex
+ * `disk` orders the writes of records, so that the newest status is on the disk at the end. It is held
+ * during a write, and until the list has what was written. Only workers take it, before `lock`.
+ *
+ * A run belongs to the event loop; while `busy` is set, a worker opens or finishes it and the loop
+ * leaves it alone.
  */
 #include "server/batch/batches.h"
 
@@ -42,7 +46,7 @@ struct batches {
     file_store *files;
     uint32_t parallel;
     bool stopped;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, disk;
     batch_record *records; /* [n], oldest first */
     uint32_t n, room;
     batch_work *works; /* event loop only */
@@ -122,6 +126,7 @@ mote_status batches_open(batches **out, server_context *ctx, file_store *files, 
     b->files = files;
     b->parallel = parallel;
     pthread_mutex_init(&b->lock, NULL);
+    pthread_mutex_init(&b->disk, NULL);
     file_store_each(files, "batch_", ".json", batches_read_record, b);
     return MOTE_OK;
 }
@@ -146,6 +151,7 @@ void batches_close(batches *b)
         mem_free(b->records[i].metadata);
     mem_free(b->records);
     pthread_mutex_destroy(&b->lock);
+    pthread_mutex_destroy(&b->disk);
     mem_free(b);
 }
 
@@ -157,8 +163,9 @@ static void record_path(const batches *b, const batch_record *r, const char *suf
     file_store_path(b->files, r->id, suffix, out);
 }
 
-/* Writes the record of a work. Clients see it later, in record_update(): what they see is durable. */
-static mote_status record_save(batches *b, batch_record *r, mote_error *err)
+/* Under `disk`: writes the record of a work. Clients see it later, in record_update(): what they see is
+ * durable, except for a cancellation. */
+static mote_status record_write(batches *b, batch_record *r, mote_error *err)
 {
     char path[FILE_PATH_BYTES];
     record_path(b, r, ".json", path);
@@ -172,6 +179,51 @@ static mote_status record_save(batches *b, batch_record *r, mote_error *err)
     const mote_status status = batch_record_write(r, path, err);
     r->metadata = NULL;
     return status;
+}
+
+/* Writes the record of a work, and takes it into the list. */
+static mote_status record_save(batches *b, batch_record *r, mote_error *err)
+{
+    pthread_mutex_lock(&b->disk);
+    const mote_status status = record_write(b, r, err);
+    if (status == MOTE_OK)
+        record_update(b, r);
+    pthread_mutex_unlock(&b->disk);
+    return status;
+}
+
+/* Writes the last change of a record, removes the journal, and takes the record into the list. */
+static mote_status record_end(batches *b, batch_record *r, mote_error *err)
+{
+    char path[FILE_PATH_BYTES];
+    record_path(b, r, ".out", path);
+    pthread_mutex_lock(&b->disk);
+    const mote_status status = record_write(b, r, err);
+    if (status == MOTE_OK) { /* otherwise the journal stays: an earlier record is on the disk */
+        unlink(path);
+        record_update(b, r);
+    }
+    pthread_mutex_unlock(&b->disk);
+    return status;
+}
+
+/* Writes a cancellation that the list has, unless a newer status is on the disk. */
+static void record_save_cancel(batches *b, str id, uint64_t ns)
+{
+    char path[FILE_PATH_BYTES];
+    batch_record copy = {0};
+    mote_error err;
+    pthread_mutex_lock(&b->disk);
+    pthread_mutex_lock(&b->lock);
+    const batch_record *r = record_find(b, id, ns);
+    const bool newest = r != NULL && r->status == BATCH_CANCELLING;
+    if (newest)
+        copy = *r; /* the metadata stay: without `disk` it does not end, and is not dropped */
+    pthread_mutex_unlock(&b->lock);
+    record_path(b, &copy, ".json", path);
+    if (newest && batch_record_write(&copy, path, &err) != MOTE_OK)
+        log_message(&b->ctx->log, 0, "batch %s: %s", copy.id, err.text);
+    pthread_mutex_unlock(&b->disk);
 }
 
 /* Opens the input. MOTE_E_ARG: it is deleted or not valid. Other errors may pass. */
@@ -248,7 +300,6 @@ static mote_status work_export_all(batch_work *w, mote_error *err)
     r->finalizing = (int64_t)time(NULL);
     r->status = w->canceled ? BATCH_CANCELLING : BATCH_FINALIZING;
     TRY(record_save(w->of, r, err));
-    record_update(w->of, r);
     TRY(work_export(w, r->output, JOURNAL_GOOD, err));
     return work_export(w, r->errors, JOURNAL_FAILED, err);
 }
@@ -264,7 +315,6 @@ static void work_finish(void *with)
 {
     batch_work *w = with;
     batch_record *r = &w->record;
-    char path[FILE_PATH_BYTES];
     const bool failed = w->error.status != MOTE_OK;
     mote_error err;
     if (!failed && work_export_all(w, &err) != MOTE_OK) {
@@ -278,15 +328,10 @@ static void work_finish(void *with)
         last.output[0] = last.errors[0] = '\0';
         snprintf(last.message, sizeof last.message, "%s", w->error.text);
     }
-    if (record_save(w->of, &last, &err) != MOTE_OK) {
-        w->error = err; /* the journal stays: an earlier record is on the disk */
-        return;
-    }
-    if (failed)
+    if (record_end(w->of, &last, &err) != MOTE_OK)
+        w->error = err;
+    else if (failed)
         log_message(&w->of->ctx->log, 0, "batch %s has failed: %s", r->id, last.message);
-    record_path(w->of, r, ".out", path);
-    unlink(path);
-    record_update(w->of, &last);
 }
 
 /* ---- the event loop ---- */
@@ -333,9 +378,10 @@ static void work_save(void *with)
 {
     batch_work *w = with;
     mote_error err;
-    if (record_save(w->of, &w->record, &err) != MOTE_OK)
-        log_message(&w->of->ctx->log, 0, "batch %s: %s", w->record.id, err.text);
-    record_update(w->of, &w->record);
+    if (record_save(w->of, &w->record, &err) == MOTE_OK)
+        return;
+    log_message(&w->of->ctx->log, 0, "batch %s: %s", w->record.id, err.text);
+    record_update(w->of, &w->record); /* it runs nevertheless */
 }
 
 /* Has the client cancelled it? */
@@ -579,21 +625,20 @@ bool batches_print(batches *b, str id, uint64_t ns, strbuf *out)
 
 bool batches_cancel(batches *b, str id, uint64_t ns, strbuf *out)
 {
-    char path[FILE_PATH_BYTES];
-    mote_error err;
     pthread_mutex_lock(&b->lock);
     batch_record *r = record_find(b, id, ns);
-    if (r != NULL && (r->status == BATCH_VALIDATING || r->status == BATCH_IN_PROGRESS)) {
+    const bool found = r != NULL;
+    const bool cancel = found && (r->status == BATCH_VALIDATING || r->status == BATCH_IN_PROGRESS);
+    if (cancel) {
         r->status = BATCH_CANCELLING;
         r->cancelling = (int64_t)time(NULL);
-        record_path(b, r, ".json", path);
-        if (batch_record_write(r, path, &err) != MOTE_OK)
-            log_message(&b->ctx->log, 0, "batch %s: %s", r->id, err.text);
     }
-    if (r != NULL)
+    if (found)
         batch_record_print(r, out);
     pthread_mutex_unlock(&b->lock);
-    return r != NULL;
+    if (cancel)
+        record_save_cancel(b, id, ns);
+    return found;
 }
 
 void batches_list(batches *b, uint64_t ns, str after, size_t most, strbuf *out)
