@@ -512,6 +512,32 @@ class Threads(Shared):
         second = self.model.chat("Tell me a story.", max_tokens=20, seed=1, stream=True)
         self.assertEqual("".join(second), "".join(first))
 
+    def test_a_conversation_is_closed_by_two_threads(self):
+        """The second one comes when the first is about to forget the address: it must not find freed memory."""
+        found, threads = [], []
+
+        def use(call):
+            try:
+                found.append(call())
+            except BaseException as error:
+                found.append(type(error))
+
+        class Watched(mote.Conversation):
+            def __setattr__(self, name, value):
+                if name == "_chat":
+                    for call in (self.close, lambda: self.messages):
+                        threads.append(threading.Thread(target=use, args=(call,)))
+                        threads[-1].start()
+                        threads[-1].join(0.3)  # it ends now if nothing makes it wait
+                super().__setattr__(name, value)
+        talk = self.model.conversation()
+        talk.__class__ = Watched
+        talk.close()
+        for thread in threads:
+            thread.join()
+        self.assertCountEqual([None, mote.ClosedError], found)
+        talk.close()
+
     def test_several_readers_of_a_stream(self):
         stream = self.model.chat("Tell me a story.", max_tokens=20, stream=True)
         found = []

@@ -322,8 +322,8 @@ class Conversation:
     def close(self) -> None:
         """Frees the session. Waits for a running answer."""
         with contextlib.suppress(ClosedError), self._use():
-            self._engine.free(self._chat)
-        self._chat = 0
+            chat, self._chat = self._chat, 0  # before the next holder of the engine looks at it
+            self._engine.free(chat)
 
     def __enter__(self) -> Conversation:
         return self
