@@ -450,6 +450,29 @@ class Errors(Shared):
             self.model.chat([*messages, {"role": "nobody"}])
         self.assertEqual(first.content, self.model.chat(messages, seed=1).content)
 
+    def test_a_failed_answer_leaves_the_messages(self):
+        def check(talk):
+            before = talk.messages
+            for error, fails in ((mote.ContextFullError, lambda: talk.send("word " * 5000)),
+                                 (mote.ContextFullError, lambda: talk.send("word " * 5000, stream=True).answer),
+                                 (mote.ArgumentError, lambda: talk.send("Hello", temperature=-1)),
+                                 (mote.Error, lambda: talk.answer([{"role": "user", "content": "Hello"}] * 2, regex="("))):
+                with self.assertRaises(error):
+                    fails()
+                self.assertEqual(before, talk.messages)
+            self.assertEqual("Your name is Anna.", talk.send("What is my name?", temperature=0).content)
+            self.assertEqual(2, talk.undo())
+            self.assertEqual(before, talk.messages)
+
+        with self.model.conversation(system="You are kind.") as talk, tempfile.TemporaryDirectory() as work:
+            talk.send("My name is Anna.", seed=1)
+            check(talk)
+            # A system message inside a conversation is one of its messages, also after loading.
+            talk.answer([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "My name is Anna."}], seed=1)
+            talk.save(Path(work, "talk"))
+            with self.model.load_conversation(Path(work, "talk")) as again:
+                check(again)
+
     def test_a_full_context(self):
         long = "word " * 5000
         with self.assertRaises(mote.ContextFullError):

@@ -155,7 +155,9 @@ class Conversation:
                 self._chat = engine.own("mote_chat_new", address, ctypes.byref(options))
             else:
                 self._chat = engine.own("mote_chat_load", address, path, ctypes.byref(options), None)
-                self._held = [_Message(m, image_tokens) for m in self._read_messages() if m.get("role") != "system"]
+                found = self._read_messages()
+                first = len(found) - lib.mote_chat_count(self._chat)  # 1: the system text is before it
+                self._held = [_Message(m, image_tokens) for m in found[first:]]
             if system is not None:
                 self._set_system(system)
             if tools is not None:
@@ -173,7 +175,8 @@ class Conversation:
 
     def send(self, content: Content, *, images: Optional[Sequence[ImageSource]] = None, role: str = "user",
              stream: bool = False, **options: Unpack[Options]) -> Union[Answer, Stream]:
-        """Adds a message and answers it. The options are those of Model.chat()."""
+        """Adds a message and answers it. The options are those of Model.chat(). An exception leaves the messages as
+        they were."""
         message: dict[str, Any] = {"role": role, "content": content}
         if images:
             message["images"] = list(images)
@@ -188,7 +191,7 @@ class Conversation:
 
     def answer(self, messages: Sequence[Message] = (), *, stream: bool = False,
                **options: Unpack[Options]) -> Union[Answer, Stream]:
-        """Adds messages, such as results of tools, and answers."""
+        """Adds messages, such as results of tools, and answers. An exception leaves the messages as they were."""
         return self._start(list(messages), False, stream, options)
 
     def _start(self, messages: list[Message], replace: bool, stream: bool, given: Mapping[str, Any]) -> Union[Answer, Stream]:
@@ -204,31 +207,39 @@ class Conversation:
                     self._set_tools(options.get("tools", []))
                 elif "tools" in options:
                     self._set_tools(options["tools"])
-                self._put(new, replace)
-                return self._answer(control, native)
+                before = self._put(new, replace)
+                try:
+                    return self._answer(control, native)
+                except BaseException:  # a question that does not fit must not stay, else every later one fails too
+                    self._cut(before)
+                    raise
 
         started = Stream(self._engine, run)
         return started if stream else started.answer
 
-    def _put(self, new: list[_Message], replace: bool) -> None:
-        """Adds messages. Those that are already at the same place keep their tokens."""
+    def _put(self, new: list[_Message], replace: bool) -> int:
+        """Adds messages. Those that are already at the same place keep their tokens. Returns how many are not new."""
         for message in new:
             message.images = [self._engine.image(p) for p in message.pixels]
         keep = len(self._held)
         if replace:
             pairs = zip(self._held, new)
             keep = len(list(itertools.takewhile(lambda pair: pair[0].same(pair[1]), pairs)))
-            lib.mote_chat_cut(self._chat, keep)
-            del self._held[keep:]
+            self._cut(keep)
             new = new[keep:]
         try:
             for message in new:
                 message.add(self._chat)
                 self._held.append(message)
         except BaseException:
-            lib.mote_chat_cut(self._chat, keep)
-            del self._held[keep:]
+            self._cut(keep)
             raise
+        return keep
+
+    def _cut(self, n: int) -> None:
+        """Removes the messages from index n on."""
+        lib.mote_chat_cut(self._chat, n)
+        del self._held[n:]
 
     def _answer(self, control: Control, options: _abi.mote_answer_options) -> Answer:
         collector = _Collector(control, self._chat, self._functions)
