@@ -327,6 +327,31 @@ class Images(unittest.TestCase):
             self.assertEqual("There are 4 stars.",
                              talk.send("How many stars are there?", images=[STARS], temperature=0).content)
 
+    def test_a_loaded_conversation_lacks_its_images(self):
+        with self.model.conversation() as talk, tempfile.TemporaryDirectory() as work:
+            talk.send("Hello!", seed=1, max_tokens=8)
+            talk.send("How many stars are there?", images=[STARS], temperature=0)
+            talk.save(Path(work, "talk"))
+            before = talk.messages
+            with self.model.load_conversation(Path(work, "talk")) as again:
+                self.assertEqual(before, again.messages)
+                self.assertEqual([{"type": "image"}, {"type": "text", "text": "How many stars are there?"}],
+                                 again.messages[2]["content"])
+                with self.assertRaisesRegex(mote.ArgumentError, "image of the conversation is not loaded"):
+                    again.send("And now?")
+                self.assertEqual(before, again.messages)
+                self.assertEqual(2, again.undo())
+                self.assertEqual("There are 4 stars.",
+                                 again.send("How many stars are there?", images=[STARS], temperature=0).content)
+            # A video, as `mote chat` saves it.
+            saved = json.loads(Path(work, "talk").read_text())
+            saved["messages"][2]["content"][0]["type"] = "video"
+            Path(work, "talk").write_text(json.dumps(saved))
+            with self.model.load_conversation(Path(work, "talk")) as again:
+                self.assertEqual("video", again.messages[2]["content"][0]["type"])
+        with self.assertRaisesRegex(mote.ArgumentError, "'image' has no image"):
+            self.model.chat(before)
+
     def test_errors(self):
         with self.assertRaisesRegex(mote.ProgramError, "none.png"):
             self.ask("none.png")

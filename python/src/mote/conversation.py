@@ -14,7 +14,7 @@ from . import _abi
 from ._engine import EncodedImage, Engine
 from ._library import call, file_name, lib, sized_text, text_of
 from .answer import Answer, Event, Finish, ToolCall, Usage
-from .errors import ClosedError, OutOfMemoryError
+from .errors import ArgumentError, ClosedError, OutOfMemoryError
 from .images import ImageSource, Pixels, read_pixels
 from .options import Options, answer_options, check_names
 from .stream import Control, Stream
@@ -46,6 +46,13 @@ class _Message:
         self.json = b"" if sources else json.dumps({k: v for k, v in message.items() if k != "images"}).encode()
         self.images: list[EncodedImage] = []
 
+    @classmethod
+    def read(cls, message: Message) -> _Message:
+        """A message of the library. A loaded one has parts such as {"type": "image"}, without the image."""
+        made = cls({"role": message["role"]}, 0)
+        made.json = json.dumps(message).encode()
+        return made
+
     def same(self, other: _Message) -> bool:
         if self.pixels:
             return (self.text, self.images) == (other.text, other.images)
@@ -68,11 +75,18 @@ def _image_of(part: Mapping[str, Any]) -> list[ImageSource]:
     if kind in ("text", "input_text"):
         return []
     if kind in ("image_url", "input_image"):
-        url = part["image_url"]
-        return [url["url"] if isinstance(url, Mapping) else url]
+        url = part.get("image_url")
+        return [_present(url.get("url") if isinstance(url, Mapping) else url, kind)]
     if kind == "image":
-        return [part["image"]]
+        return [_present(part.get("image"), kind)]
     raise ValueError(f"a part of a message has the type {kind!r}; use text, image_url or image")
+
+
+def _present(source: Optional[ImageSource], kind: str) -> ImageSource:
+    if source is None:
+        raise ArgumentError(f"a part of the type {kind!r} has no image; the messages of a conversation do not include theirs",
+                            "bad_argument")
+    return source
 
 
 # ---- events ----
@@ -157,7 +171,7 @@ class Conversation:
                 self._chat = engine.own("mote_chat_load", address, path, ctypes.byref(options), None)
                 found = self._read_messages()
                 first = len(found) - lib.mote_chat_count(self._chat)  # 1: the system text is before it
-                self._held = [_Message(m, image_tokens) for m in found[first:]]
+                self._held = [_Message.read(m) for m in found[first:]]
             if system is not None:
                 self._set_system(system)
             if tools is not None:
@@ -264,10 +278,10 @@ class Conversation:
         message: dict[str, Any] = {"role": "assistant", "content": ""}
         if count > collector.count:
             message = self._read_messages(count - 1)[0]
-            self._held.append(_Message(message, self._image_tokens))
+            self._held.append(_Message.read(message))
         elif self._held and self._held[-1].role == "assistant":  # the answer continued it
             message = self._read_messages(count - 1)[0]
-            self._held[-1] = _Message(message, self._image_tokens)
+            self._held[-1] = _Message.read(message)
         usage = Usage(result.prompt_tokens, result.reused_tokens, result.answer_tokens, result.think_tokens,
                       result.seconds_prefill, result.seconds_decode, result.drafted_tokens, result.accepted_tokens)
         finish = cast(Finish, text_of(lib.mote_finish_name(result.finish)))
