@@ -504,6 +504,12 @@ class Errors(Shared):
             self.model.chat(long)
         with self.assertRaises(mote.ContextFullError):
             self.model.embed(long)
+        for prompt in (long, "word" + " word" * 4095):
+            with self.assertRaisesRegex(mote.ContextFullError, "context of 4096 tokens") as caught:
+                self.model.generate(prompt)
+            self.assertEqual("context_full", caught.exception.status)
+        last = self.model.generate("word" + " word" * 4094)  # one token of room
+        self.assertEqual((4095, 1), (last.usage.prompt_tokens, last.usage.answer_tokens))
         self.assertEqual("Your name is Anna.", self.model.chat([{"role": "user", "content": "My name is Anna."}, {
             "role": "assistant", "content": "Hi"}, {"role": "user", "content": "What is my name?"}], temperature=0).content)
 

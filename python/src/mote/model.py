@@ -15,7 +15,7 @@ from ._engine import Engine
 from ._library import call, failure, file_name, lib, sized_text, text_of
 from .answer import Answer, Event, Finish, Usage
 from .conversation import Conversation, Message
-from .errors import ArgumentError, ProgramError
+from .errors import ArgumentError, ContextFullError, ProgramError
 from .images import DEFAULT_TOKENS, ImageSource
 from .options import Options, Sampling, check_names, fill_sampling, stop_strings
 from .stream import Control, Stream, Task, cancel_all
@@ -220,7 +220,11 @@ class Model:
     def _continue(self, control: Control, session: int, ids: list[int], sampling: _abi.mote_sampling,
                   given: dict[str, Any]) -> Answer:
         model, n_prompt, n = self._engine.model, len(ids), 0
-        room = lib.mote_session_context(session) - n_prompt
+        context: int = lib.mote_session_context(session)
+        room = context - n_prompt
+        if room <= 0:
+            raise ContextFullError(f"the prompt has {n_prompt} tokens and leaves no room for an answer in a context of "
+                                   f"{context} tokens", "context_full")
         limit = min(given.get("max_tokens", room), room)
         sampling.generated_from = n_prompt
         stops, text, pieces = _Stops(stop_strings(given.get("stop"))), _Text(model), []
