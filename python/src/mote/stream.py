@@ -8,6 +8,7 @@ library calls no Python function on a thread that Python does not know.
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 from types import TracebackType
@@ -34,6 +35,7 @@ class Control:
         self.engine = engine
         self.queue: queue.SimpleQueue[Union[Event, _End[Any]]] = queue.SimpleQueue()
         self.canceled = False
+        self.ended = threading.Event()
         self._lock = threading.RLock()  # a finalizer may cancel inside on_cancel()
         self._stop: Optional[Callable[[], None]] = None
 
@@ -60,6 +62,7 @@ def _work(run: Callable[[Control], T], control: Control) -> None:
     control.on_cancel(None)
     _running.pop(control, None)
     control.queue.put(end)
+    control.ended.set()
 
 
 class Task(Generic[T]):
@@ -70,7 +73,12 @@ class Task(Generic[T]):
         self._end: Optional[_End[T]] = None
         self._thread = threading.Thread(target=_work, args=(run, self._control), name="mote", daemon=True)
         _running[self._control] = self._thread
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            _running.pop(self._control, None)
+            self._control.ended.set()
+            raise
 
     def next_event(self) -> Optional[Event]:
         """Waits for the next event. None: the end. Raises the exception that ended the function."""
@@ -145,14 +153,14 @@ class Stream(Task[Answer]):
 
 def cancel_all(engine: Optional[Engine] = None) -> None:
     """Cancels all running calls, of one engine or of all, and waits for their ends."""
-    threads = []
-    for control, thread in list(_running.items()):
-        if engine is None or control.engine is engine:
-            control.cancel()
-            threads.append(thread)
-    for thread in threads:
+    found = [(c, t) for c, t in list(_running.items()) if engine is None or c.engine is engine]
+    for control, _ in found:
+        control.cancel()
+    for control, thread in found:
         if thread is not threading.current_thread():
-            thread.join()
+            control.ended.wait()  # join() of a thread that another one is about to start is an error
+            if thread.is_alive():
+                thread.join()
 
 
 def _at_exit() -> None:
@@ -162,3 +170,4 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_running.clear)  # threads of the parent do not run there
