@@ -526,6 +526,24 @@ class Errors(Shared):
                 use()
         talk.close()
 
+    def test_a_model_is_closed_during_embed(self):
+        """An exception, not a shorter vector. The first moment is when the thread of the call is not yet started."""
+        def embed(model, found):
+            try:
+                found.append(model.embed(["word " * 2000] * 400))
+            except BaseException as error:
+                found.append(error)
+        for _ in range(4):
+            model, found = mote.Model(TEXT, context=2048), []
+            thread = threading.Thread(target=embed, args=(model, found))
+            thread.start()
+            while not any(control.engine is model._engine for control in list(mote.stream._running)):
+                self.assertTrue(thread.is_alive())
+            model.close()
+            thread.join()
+            self.assertIsInstance(found[0], mote.CanceledError)
+            self.assertEqual("canceled", found[0].status)
+
 
 class Threads(Shared):
     def test_answers_of_many_threads(self):

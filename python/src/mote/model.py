@@ -15,7 +15,7 @@ from ._engine import Engine
 from ._library import call, failure, file_name, lib, sized_text, text_of
 from .answer import Answer, Event, Finish, Usage
 from .conversation import Conversation, Message
-from .errors import ArgumentError, ContextFullError, ProgramError
+from .errors import ArgumentError, CanceledError, ContextFullError, ProgramError
 from .images import DEFAULT_TOKENS, ImageSource
 from .options import Options, Sampling, check_names, fill_sampling, stop_strings
 from .stream import Control, Stream, Task, cancel_all
@@ -313,7 +313,7 @@ class Model:
             try:
                 total = (ctypes.c_double * size)()
                 if not self._step(control, session, ids, _abi.MOTE_HIDDEN_SUM if mean else _abi.MOTE_HIDDEN_LAST, total):
-                    return []
+                    raise CanceledError("the model was closed before the embedding was computed", "canceled")
                 if mean:
                     return [x / len(ids) for x in total]
                 row: list[float] = lib.mote_session_hidden(session, None)[:size]
@@ -352,7 +352,7 @@ class Model:
                              text_of(template.name), info.draft_head)
 
     def close(self) -> None:
-        """Cancels running answers, waits for their ends and frees everything."""
+        """Cancels running answers, waits for their ends and frees everything. A running embed() raises CanceledError."""
         cancel_all(self._engine)
         self._engine.close()
 
