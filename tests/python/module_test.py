@@ -240,6 +240,25 @@ class Tools(Shared):
             talk.answer(answer.run_tools(), temperature=0)
             self.assertEqual(["user", "assistant", "tool", "assistant"], [m["role"] for m in talk.messages])
 
+    def test_a_failed_answer_leaves_the_tools(self):
+        parameters = {"type": "object", "properties": {"city": {"type": "string", "pattern": "(?=a)b"}}, "required": ["city"]}
+        strict = {"type": "function", "function": {"name": "strict", "strict": True, "parameters": parameters}}
+        with self.model.conversation(tools=[weather]) as talk, tempfile.TemporaryDirectory() as work:
+            with self.assertRaises(mote.UnsupportedError):
+                talk.send("What is the weather in Paris?", tools=[strict])
+            answer = talk.send("What is the weather in Paris?", tool_choice="required", temperature=0)
+            self.assertEqual("weather", answer.tool_calls[0].name)
+            self.assertEqual(18, answer.tool_calls[0].run()["degrees"])
+            talk.save(Path(work, "talk"))
+            with self.model.load_conversation(Path(work, "talk")) as again:  # has the tools of the file
+                with self.assertRaises(mote.UnsupportedError):
+                    again.send("What is the weather in Rome?", tools=[strict])
+                answer = again.send("What is the weather in Rome?", tool_choice="required", temperature=0)
+                self.assertEqual("weather", answer.tool_calls[0].name)
+                again.undo()
+                with self.assertRaises(mote.ArgumentError):
+                    again.send("What is the weather in Rome?", tools=[], tool_choice="required")
+
 
 class Formats(Shared):
     def test_schema(self):

@@ -89,6 +89,10 @@ def _present(source: Optional[ImageSource], kind: str) -> ImageSource:
     return source
 
 
+def _encoded_tools(schemas: Optional[list[Any]]) -> bytes:
+    return json.dumps(schemas).encode() if schemas else b""
+
+
 # ---- events ----
 
 class _Collector:
@@ -172,6 +176,8 @@ class Conversation:
                 found = self._read_messages()
                 first = len(found) - lib.mote_chat_count(self._chat)  # 1: the system text is before it
                 self._held = [_Message.read(m) for m in found[first:]]
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    self._tools = _encoded_tools(json.load(file).get("tools"))
             if system is not None:
                 self._set_system(system)
             if tools is not None:
@@ -189,8 +195,8 @@ class Conversation:
 
     def send(self, content: Content, *, images: Optional[Sequence[ImageSource]] = None, role: str = "user",
              stream: bool = False, **options: Unpack[Options]) -> Union[Answer, Stream]:
-        """Adds a message and answers it. The options are those of Model.chat(). An exception leaves the messages as
-        they were."""
+        """Adds a message and answers it. The options are those of Model.chat(). An exception leaves messages and
+        tools as they were."""
         message: dict[str, Any] = {"role": role, "content": content}
         if images:
             message["images"] = list(images)
@@ -205,7 +211,7 @@ class Conversation:
 
     def answer(self, messages: Sequence[Message] = (), *, stream: bool = False,
                **options: Unpack[Options]) -> Union[Answer, Stream]:
-        """Adds messages, such as results of tools, and answers. An exception leaves the messages as they were."""
+        """Adds messages, such as results of tools, and answers. An exception leaves messages and tools as they were."""
         return self._start(list(messages), False, stream, options)
 
     def _start(self, messages: list[Message], replace: bool, stream: bool, given: Mapping[str, Any]) -> Union[Answer, Stream]:
@@ -216,20 +222,29 @@ class Conversation:
         def run(control: Control) -> Answer:
             new = [_Message(m, self._image_tokens) for m in messages]  # decodes images
             with self._use():
-                if replace:
-                    self._set_system(new.pop(0).text if new and new[0].role in ("system", "developer") else "")
-                    self._set_tools(options.get("tools", []))
-                elif "tools" in options:
-                    self._set_tools(options["tools"])
-                before = self._put(new, replace)
+                tools = self._tools, self._functions
                 try:
-                    return self._answer(control, native)
-                except BaseException:  # a question that does not fit must not stay, else every later one fails too
-                    self._cut(before)
+                    if replace:
+                        self._set_system(new.pop(0).text if new and new[0].role in ("system", "developer") else "")
+                        self._set_tools(options.get("tools", []))
+                    elif "tools" in options:
+                        self._set_tools(options["tools"])
+                    return self._put_and_answer(new, replace, control, native)
+                except BaseException:
+                    self._put_tools(*tools)
                     raise
 
         started = Stream(self._engine, run)
         return started if stream else started.answer
+
+    def _put_and_answer(self, new: list[_Message], replace: bool, control: Control,
+                        options: _abi.mote_answer_options) -> Answer:
+        before = self._put(new, replace)
+        try:
+            return self._answer(control, options)
+        except BaseException:  # a question that does not fit must not stay, else every later one fails too
+            self._cut(before)
+            raise
 
     def _put(self, new: list[_Message], replace: bool) -> int:
         """Adds messages. Those that are already at the same place keep their tokens. Returns how many are not new."""
@@ -329,11 +344,14 @@ class Conversation:
             self._system = text
 
     def _set_tools(self, tools: Sequence[Tool]) -> None:
-        schemas, self._functions = read_tools(tools)
-        encoded = json.dumps(schemas).encode() if schemas else b""
+        schemas, functions = read_tools(tools)
+        self._put_tools(_encoded_tools(schemas), functions)
+
+    def _put_tools(self, encoded: bytes, functions: dict[str, Callable[..., Any]]) -> None:
         if encoded != self._tools:
             call("mote_chat_set_tools", self._chat, encoded, len(encoded))
             self._tools = encoded
+        self._functions = functions
 
     # ---- end ----
 
