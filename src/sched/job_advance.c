@@ -302,7 +302,7 @@ static mote_status job_score(sched *s, sched_job *job, size_t begin, mote_error 
         return MOTE_OK;
     for (size_t at = begin; at < end; at++)
         TRY(score_row(s, job, at - begin, at + 1, err));
-    job->n_scored += end - begin;
+    job->n_scored = end + 1 - job->options.score_from; /* a preempted job scores them again */
     return MOTE_OK;
 }
 

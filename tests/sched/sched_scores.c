@@ -175,12 +175,54 @@ static void scores_equal_the_engine(void **state)
     question_fini(&q);
 }
 
+/* A preempted job scores its tokens again and reports each once. */
+static void preempted_scores_are_counted_once(void **state)
+{
+    (void)state;
+    enum { ROOM = 1024 };
+    service s;
+    test_job older, younger;
+    mote_error err;
+    mote_engine *engine;
+    mote_model_info info;
+    mote_model_describe(tiny.model, &info);
+    question first = question_of_words(&tiny, 20, 0, 10, 700),
+             second = question_of_words(&tiny, 21, 0, 155, 1);
+    second.answer.sampling.top_logprobs = 2;
+    mote_session *session = engine_session(&engine);
+    const mote_work work = {.session = session,
+                            .tokens = second.prompt.ids,
+                            .n = second.prompt.n,
+                            .want = MOTE_LOGITS_ALL};
+    must(mote_step(engine, &work, 1, &err), &err);
+    service_open_held(&s, &tiny, (sched_options){.parallel = 2, .kv_tokens = ROOM, .threads = 1});
+    service_send(&s, &older, &first);
+    sched_job_options o = service_job(&s, &younger, &second);
+    o.kind = SCHED_SCORE;
+    must(service_submit(&s, &younger, &o, &err), &err);
+    service_release(&s);
+    service_wait_finished(&s, &older);
+    service_wait_finished(&s, &younger);
+    assert_true(younger.result.preempted > 0);
+    expect_scores(&younger, &second, session, 1, info.vocabulary / 32 + 1);
+    service_drop(&s, &older);
+    service_drop(&s, &younger);
+    test_job_fini(&older);
+    test_job_fini(&younger);
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&first);
+    question_fini(&second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeddings_equal_the_engine),
         cmocka_unit_test(mean_embeddings_equal_the_engine),
         cmocka_unit_test(scores_equal_the_engine),
+        cmocka_unit_test(preempted_scores_are_counted_once),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
