@@ -379,8 +379,8 @@ typedef struct mote_answer {
  * Answers the last message and adds the answer to the conversation. Blocks until the answer is
  * complete; events arrive meanwhile. `out` may be NULL.
  *
- * If the last message is an assistant message without reasoning and tool calls, the answer
- * continues it: no thinking, and the new text is appended to that message. Not with `official`.
+ * If the last message is an assistant message without tool calls, the answer continues it: no
+ * thinking, and the new text is appended to that message. With `official` a new message follows.
  *
  * A canceled answer returns MOTE_OK and is added as far as it came, unless it is empty.
  *

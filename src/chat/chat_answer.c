@@ -113,7 +113,8 @@ static mote_status answer_collect_messages(answer_job *a, size_t *n, mote_error 
         TRY(chat_check_media(&a->messages[at], err));
     }
     const chat_message *last = &a->messages[at - 1];
-    a->continues = last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
+    a->continues =
+        chat->mode == CHAT_STABLE && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
     *n = at;
     return MOTE_OK;
 }
@@ -438,10 +439,13 @@ static mote_status answer_keep_tokens(const answer_job *a, chat_entry *entry, mo
 
 static void answer_put_json(const answer_job *a, strbuf *json)
 {
+    str reasoning = strbuf_view(&a->reasoning);
     strbuf_text(json, "{\"role\": \"assistant\", \"content\": ");
     if (a->continues) {
         const chat_message *last = chat_entry_message(&a->chat->entries[a->chat->n - 1]);
         strbuf text = {0};
+        if (last->has_reasoning) /* the answer continues after it and has none */
+            reasoning = last->reasoning;
         for (size_t i = 0; i < last->n_parts; i++)
             strbuf_put(&text, last->parts[i].text);
         strbuf_put(&text, strbuf_view(&a->content));
@@ -451,9 +455,9 @@ static void answer_put_json(const answer_job *a, strbuf *json)
     } else {
         chat_put_string(json, strbuf_view(&a->content));
     }
-    if (a->reasoning.n > 0) {
+    if (reasoning.n > 0) {
         strbuf_text(json, ", \"reasoning_content\": ");
-        chat_put_string(json, strbuf_view(&a->reasoning));
+        chat_put_string(json, reasoning);
     }
     if (a->calls.n > 0) {
         strbuf_text(json, ", \"tool_calls\": [");

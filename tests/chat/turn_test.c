@@ -338,6 +338,25 @@ static void an_assistant_message_is_continued(void **state)
     mote_chat_free(chat);
 }
 
+/* An answer that was cut after its thinking. */
+static void reasoning_of_a_continued_message_stays(void **state)
+{
+    (void)state;
+    static const char cut[] = "{\"role\":\"assistant\",\"content\":\"3 + 4\","
+                              "\"reasoning_content\":\"I add them.\"}";
+    for (int official = 0; official < 2; official++) {
+        mote_chat *chat = turn_chat(engine, &(mote_chat_options){.official = official});
+        turn_add(chat, "What is 3 + 4?");
+        assert_int_equal(mote_chat_add_json(chat, cut, sizeof cut - 1, NULL), MOTE_OK);
+        turn_answer(chat, turn_greedy(), NULL);
+        assert_int_equal(mote_chat_count(chat), official ? 3 : 2);
+        const chat_message *m = chat_entry_message(&chat->entries[1]);
+        assert_true(m->has_reasoning && str_is(m->reasoning, "I add them."));
+        assert_true(official ? m->parts[0].text.n == 5 : m->parts[0].text.n > 5);
+        mote_chat_free(chat);
+    }
+}
+
 static void invalid_calls_are_rejected(void **state)
 {
     (void)state;
@@ -507,6 +526,7 @@ int main(void)
         cmocka_unit_test(answer_options_apply),
         cmocka_unit_test(thinking_in_a_short_answer),
         cmocka_unit_test(an_assistant_message_is_continued),
+        cmocka_unit_test(reasoning_of_a_continued_message_stays),
         cmocka_unit_test(invalid_calls_are_rejected),
         cmocka_unit_test(tools_of_other_types_give_a_warning),
         cmocka_unit_test(invalid_utf8_is_replaced),
