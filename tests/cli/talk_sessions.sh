@@ -78,4 +78,22 @@ shows '^removed the last question'
 [ "$(grep -o '"role": "user"' "$sessions/paul.json" | wc -l)" = 4 ] || fail "the fork changed the original"
 type_line "/bye"
 shows '^READY:'
+
+# /model keeps the system text of a session, and a question without an answer is not saved.
+type_line "clear; ./mote run '$model' -q $on --session law --system 'You are a lawyer.' Hello"
+shows '^READY:'
+type_line "clear; ./mote chat $on --session law"
+shows '/help for help'
+at_prompt
+type_line "/model $model"
+shows '^model '
+at_prompt
+fresh
+type_line "Hello"
+shows 't/s'
+at_prompt
+grep -q '"You are a lawyer."' "$sessions/law.json" || fail "/model dropped the system text: $(cat "$sessions/law.json")"
+[ "$(grep -o '"role": "user"' "$sessions/law.json" | wc -l)" = 2 ] || fail "$(cat "$sessions/law.json")"
+type_line "/bye"
+shows '^READY:'
 finish

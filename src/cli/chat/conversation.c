@@ -102,6 +102,8 @@ static int conversation_bad_file(const char *path, mote_error *err)
 static mote_status conversation_make_chat(conversation *t, const mote_chat_options *options,
                                           mote_error *err)
 {
+    if (t->carried.n > 0)
+        return chat_load_text(&t->chat, t->on.engine, strbuf_view(&t->carried), options, err);
     if (!t->resumes)
         return mote_chat_new(&t->chat, t->on.engine, options, err);
     TRY(conversation_read_session(&t->chat, t->on.engine, t->session, options, err));
@@ -125,6 +127,8 @@ static int conversation_open_chat(conversation *t, uint64_t context)
     if (conversation_make_chat(t, &options, &err) != MOTE_OK)
         return msg_error(&err);
     chat_set_disk(t->chat, t->disk, t->extent);
+    if (t->carried.n > 0) /* it has system text, tools and messages */
+        return CLI_DONE;
     if (s->tools.n > 0 && mote_chat_set_tools(t->chat, s->tools.p, s->tools.n, &err) != MOTE_OK)
         return conversation_bad_file(t->flags->tools, &err);
     if (s->messages.n > 0 &&
@@ -270,25 +274,7 @@ void conversation_close(conversation *t)
 
 /* ---- another model ---- */
 
-/* All messages without the system text, as a JSON array. */
-static mote_status conversation_messages(const conversation *t, strbuf *out, mote_error *err)
-{
-    strbuf_byte(out, '[');
-    for (size_t i = 0; i < mote_chat_count(t->chat); i++) {
-        size_t n;
-        TRY(mote_chat_json(t->chat, i, NULL, 0, &n, err));
-        if (i > 0)
-            strbuf_byte(out, ',');
-        if (!strbuf_reserve(out, n))
-            break;
-        TRY(mote_chat_json(t->chat, i, out->p + out->n, n, &n, err));
-        out->n += n;
-    }
-    strbuf_byte(out, ']');
-    return strbuf_check(out, err);
-}
-
-/* Opens next->model for the messages in next->options. */
+/* Opens next->model for the conversation in next->carried. */
 static int conversation_open_next(conversation *next, bool can_see)
 {
     char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
@@ -313,18 +299,20 @@ int conversation_change_model(conversation *t, const char *model)
     mote_error err;
     next.options = t->options;
     next.options.messages = (strbuf){0};
+    next.session_tokens = mote_session_length(mote_chat_session(t->chat));
+    if (next.session_tokens < t->session_tokens)
+        next.session_tokens = t->session_tokens;
     int code = t->media.sent > 0
                    ? msg_usage("the conversation has images, which another model cannot use; "
                                "/clear starts a new one")
                    : CLI_DONE;
     if (code == CLI_DONE)
         code = find_model(&next.model, aliased != NULL ? aliased : model);
-    if (code == CLI_DONE && mote_chat_count(t->chat) > 0 &&
-        conversation_messages(t, &next.options.messages, &err) != MOTE_OK)
+    if (code == CLI_DONE && chat_put_text(&next.carried, t->chat, (str){0}, &err) != MOTE_OK)
         code = msg_error(&err);
     if (code == CLI_DONE)
         code = conversation_open_next(&next, t->media.fork_server != NULL);
-    strbuf_fini(&next.options.messages);
+    strbuf_fini(&next.carried);
     if (code != CLI_DONE) {
         mote_chat_free(next.chat);
         load_close(&next.on);
@@ -418,13 +406,15 @@ mote_status conversation_answer(conversation *t, mote_error *err)
     t->first_token = 0;
     t->sent = os_now();
     interrupt_set_handler(conversation_cancel, t->chat);
+    const size_t before = mote_chat_count(t->chat);
     mote_status status = mote_chat_answer(t->chat, options, &t->answer, err);
     interrupt_set_handler(NULL, NULL);
     t->ended = os_now();
     answer_view_end(&t->view);
     conversation_report_disk(t);
-    if (status == MOTE_OK)
-        conversation_save_session(t); /* reports its errors */
+    const bool answered = mote_chat_count(t->chat) > before || t->answer.answer_tokens > 0;
+    if (status == MOTE_OK && answered) /* else the question is withdrawn */
+        conversation_save_session(t);  /* reports its errors */
     if (status == MOTE_OK && t->view.out_of_memory)
         return err_set(err, MOTE_E_MEMORY, "out of memory: the text of an answer");
     return status;

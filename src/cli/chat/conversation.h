@@ -116,6 +116,7 @@ typedef struct conversation {
     bool resumes;                     /* the session exists */
     uint64_t session_tokens;          /* that it had */
     session_info resumed;             /* with the images to load, if it resumes */
+    strbuf carried;                   /* text of the conversation, while its model is changed */
     answer_view view;
     mote_answer answer;                                   /* the last one */
     double started, load_ended, sent, first_token, ended; /* os_now */
