@@ -34,19 +34,28 @@ def last(selector):
     return f"[...document.querySelectorAll('{selector}')].pop()"
 
 
-def wait_for_answer(page):
+def wait_until_drawn(page):
+    """Waits for the end of the answer without reading its text, which takes a long task of its own if it is large."""
     page.wait("document.querySelector('#stop').hidden")
     page.wait(f"!!{last('.message.assistant')} && !!{last('.message.assistant')}.querySelector('footer .row')")
     page.wait(f"!{last('.message.assistant')}.querySelector('.text[aria-busy]')")
+
+
+def wait_for_answer(page):
+    wait_until_drawn(page)
     return page.js(f"{last('.message.assistant')}.querySelector('.text').innerText.trim()")
 
 
-def ask(page, text):
-    """Sends a message and returns the text of the answer."""
+def send(page, text):
     before = page.js("document.querySelectorAll('.message').length")
     page.type("#input", text)
     page.enter()
     page.wait(f"document.querySelectorAll('.message').length > {before}")
+
+
+def ask(page, text):
+    """Sends a message and returns the text of the answer."""
+    send(page, text)
     return wait_for_answer(page)
 
 

@@ -10,7 +10,8 @@ import threading
 
 from fake_server import END, FakeServer, chunk
 from hostile_outputs import BROKEN, CHARACTERS, LARGE, LIMITS, texts
-from page_rig import Browser, Server, ask, case, equal, last, main, no_faults, open_page, skip_without_browser, wait_for_answer
+from page_rig import (Browser, Server, ask, case, equal, last, main, no_faults, open_page, send, skip_without_browser,
+                      wait_for_answer, wait_until_drawn)
 
 HOSTILE = int(os.environ.get("MOTE_HOSTILE", "60"))
 LONGEST_TASK_MS = 200
@@ -68,7 +69,8 @@ def hostile_outputs_stay_text(browser, fake):
             text = text.encode("utf-8", "replace").decode("utf-8")
             page.click("#new-chat")
             fake.answers.append(stream(text) if len(text) > 2000 else [chunk({"reasoning_content": text}), *stream(text)])
-            ask(page, "x")
+            send(page, "x")
+            wait_until_drawn(page)
             page.js("document.querySelectorAll('.thinking').forEach((d) => d.open = true)")
             page.wait(f"{last('.message.assistant')}.querySelector('.text').childNodes.length > 0 || {json.dumps(text.strip() == '')}")
             harmless(page, text[:80])
