@@ -226,25 +226,19 @@ static mote_status merge_fill(gguf_copy *c, const gguf_tensor *t, uint64_t first
                               uint64_t row_bytes, void *out, mote_error *err)
 {
     const size_t values = (size_t)(n * t->dims[0]);
-    uint16_t *halves = out;
     TRY(merge_reserve(c, values * sizeof *c->wide, err));
     t->format->decode(t->data + first * row_bytes, values, c->wide);
     for (size_t i = 0; i < c->options->n_loras; i++)
         mote_lora_merge(c->options->loras[i].lora, c->options->loras[i].scale, c->name, first, n,
                         c->wide);
     const quant_format format = t->format->format;
-    for (size_t i = 0; i < values; i++) {
+    for (size_t i = 0; i < values; i++)
         if (!(fabsf(c->wide[i]) <= (format == QUANT_F16 ? HALF_F16_MAX : FLT_MAX)))
             return err_set(err, MOTE_E_UNSUPPORTED,
                            "'%s' has the value %g after the merge, which %s cannot hold; use a "
                            "smaller scale",
                            c->name, (double)c->wide[i], t->format->name);
-        if (format != QUANT_F32)
-            halves[i] =
-                format == QUANT_BF16 ? half_f32_to_bf16(c->wide[i]) : half_f32_to_f16(c->wide[i]);
-    }
-    if (format == QUANT_F32)
-        memcpy(out, c->wide, values * sizeof *c->wide);
+    tensor_narrow(out, c->wide, values, format);
     return MOTE_OK;
 }
 

@@ -300,8 +300,7 @@ static void apply_change(float *values, size_t n, tensor_change change)
         values[i] = (float)-d_exp(values[i]);
 }
 
-/* Returns the index of a value that f16 cannot hold; n: none. */
-static size_t narrow(void *out, const float *values, size_t n, quant_format format)
+size_t tensor_narrow(void *out, const float *values, size_t n, quant_format format)
 {
     uint16_t *halves = out;
     size_t beyond = n;
@@ -354,7 +353,7 @@ static mote_status plan_fill_changed(const tensor_plan *plan, const plan_tensor 
     const size_t values = (size_t)(n * t->cols);
     widen(plan->wide, plan->raw, values, t->source->tensor->type);
     apply_change(plan->wide, values, t->rule->change);
-    const size_t beyond = narrow(out, plan->wide, values, t->format);
+    const size_t beyond = tensor_narrow(out, plan->wide, values, t->format);
     if (beyond < values)
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "tensor '%.*s' has the value %g, but the largest of f16 is 65504; use "

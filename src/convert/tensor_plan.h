@@ -49,4 +49,8 @@ quant_format tensor_plan_format(const tensor_plan *plan);
 /* A source with the plan as ctx. */
 stream_source tensor_plan_source(tensor_plan *plan);
 
+/* Writes float32 values as F32, F16 or BF16. Returns the index of the first finite value that F16
+ * cannot hold; n: none. */
+size_t tensor_narrow(void *out, const float *values, size_t n, quant_format format);
+
 #endif
