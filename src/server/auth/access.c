@@ -212,9 +212,8 @@ static bool origin_is_own(const access_rules *a, const access_request *q)
         (q->fetch_site.p != NULL && !access_same_word(q->fetch_site, str_of("same-origin"))))
         return false;
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
-        const size_t n = strlen(schemes[i]);
-        if (q->origin.n > n && memcmp(q->origin.p, schemes[i], n) == 0 &&
-            access_same_word((str){q->origin.p + n, q->origin.n - n}, q->host))
+        str host = q->origin;
+        if (str_take_prefix(&host, schemes[i]) && host.n > 0 && access_same_word(host, q->host))
             return true;
     }
     return false;
