@@ -23,6 +23,17 @@ static mote_session *engine_session(mote_engine **engine)
     return session;
 }
 
+/* A session with the logits of all positions of the prompt. */
+static mote_session *scored_session(mote_engine **engine, const question *q)
+{
+    mote_error err;
+    mote_session *session = engine_session(engine);
+    const mote_work work = {
+        .session = session, .tokens = q->prompt.ids, .n = q->prompt.n, .want = MOTE_LOGITS_ALL};
+    must(mote_step(*engine, &work, 1, &err), &err);
+    return session;
+}
+
 static void embeddings_equal_the_engine(void **state)
 {
     (void)state;
@@ -151,10 +162,7 @@ static void scores_equal_the_engine(void **state)
     const size_t n = q.prompt.n; /* the last two reuse as much as possible */
     const size_t froms[] = {0, 1, 2, 33, 40, n - 5, n - 1, n - 1};
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    mote_session *session = engine_session(&engine);
-    const mote_work work = {
-        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_LOGITS_ALL};
-    must(mote_step(engine, &work, 1, &err), &err);
+    mote_session *session = scored_session(&engine, &q);
     for (size_t i = 0; i < sizeof froms / sizeof *froms; i++) {
         sched_job_options o = service_job(&s, &a, &q);
         o.kind = SCHED_SCORE;
@@ -189,12 +197,7 @@ static void preempted_scores_are_counted_once(void **state)
     question first = question_of_words(&tiny, 20, 0, 10, 700),
              second = question_of_words(&tiny, 21, 0, 155, 1);
     second.answer.sampling.top_logprobs = 2;
-    mote_session *session = engine_session(&engine);
-    const mote_work work = {.session = session,
-                            .tokens = second.prompt.ids,
-                            .n = second.prompt.n,
-                            .want = MOTE_LOGITS_ALL};
-    must(mote_step(engine, &work, 1, &err), &err);
+    mote_session *session = scored_session(&engine, &second);
     service_open_held(&s, &tiny, (sched_options){.parallel = 2, .kv_tokens = ROOM, .threads = 1});
     service_send(&s, &older, &first);
     sched_job_options o = service_job(&s, &younger, &second);

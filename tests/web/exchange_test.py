@@ -42,14 +42,19 @@ def import_json(page, value):
     return import_text(page, json.dumps(value))
 
 
-def exported(browser, page):
-    """The file of the page as JSON, with the messages of each conversation in their order."""
+def downloaded(browser, page, button, name):
+    """The text of the file that the page writes."""
     with tempfile.TemporaryDirectory() as directory:
-        path = pathlib.Path(page.download_to(directory), "mote-conversations.json")
-        page.click("#export-json")
+        path = pathlib.Path(page.download_to(directory), name)
+        page.click(button)
         while not path.exists() or path.stat().st_size == 0:
             browser.receive(0.05)
-        file = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
+
+
+def exported(browser, page):
+    """The file of the page as JSON, with the messages of each conversation in their order."""
+    file = json.loads(downloaded(browser, page, "#export-json", "mote-conversations.json"))
     for part in file["conversations"]:
         part["messages"].sort(key=lambda m: m["created"])
     return file
@@ -57,12 +62,7 @@ def exported(browser, page):
 
 def exported_markdown(browser, page):
     """The text of the shown conversation as a file."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = pathlib.Path(page.download_to(directory), "mote-conversation.md")
-        page.click("#export-markdown")
-        while not path.exists() or path.stat().st_size == 0:
-            browser.receive(0.05)
-        return path.read_text(encoding="utf-8")
+    return downloaded(browser, page, "#export-markdown", "mote-conversation.md")
 
 
 def without_ids(file):
